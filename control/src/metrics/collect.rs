@@ -1,0 +1,57 @@
+//! From the running switch to a page of samples.
+
+mod devices;
+mod ports;
+mod shapers;
+mod workers;
+
+use std::time::UNIX_EPOCH;
+
+use crate::status::{COMMIT, Running, VERSION};
+
+use super::names;
+use super::page::Page;
+
+/// Everything there is to say now. Blocks until the workers tell their devices' counters.
+pub fn collect(running: &Running) -> Page {
+    let mut page = Page::default();
+    configuration(&mut page, running);
+    ports::collect(&mut page, running);
+    shapers::collect(&mut page, running);
+    fdb(&mut page, running);
+    devices::collect(&mut page, running);
+    workers::collect(&mut page, running);
+    page
+}
+
+fn configuration(page: &mut Page, running: &Running) {
+    let config = &running.config;
+    page.count(&names::BUILD_INFO, &[VERSION, COMMIT], 1);
+    page.count(&names::CONFIG_INFO, &[&config.hash], 1);
+    page.count(&names::CONFIG_GENERATION, &[], config.generation);
+    page.count(&names::CONFIG_LAST_RELOAD_SUCCESS, &[], config.last_reload_success.into());
+    // A clock before 1970 is not worth an error.
+    let at = config.last_reload.duration_since(UNIX_EPOCH).unwrap_or_default();
+    page.set(&names::CONFIG_LAST_RELOAD_TIMESTAMP, &[], at.as_secs_f64());
+}
+
+fn fdb(page: &mut Page, running: &Running) {
+    let totals = running.totals();
+    let (entries, aged) = totals.fdb_entries_and_aged();
+    page.count(&names::FDB_ENTRIES, &[], entries);
+    page.count(&names::FDB_LIMIT, &[], running.topology.fdb.capacity as u64);
+    page.count(&names::FDB_LEARNED, &[], totals.sum(|worker| worker.fdb.learned.total()));
+    page.count(&names::FDB_AGED, &[], aged);
+    page.count(&names::FDB_MOVED, &[], totals.sum(|worker| worker.fdb.moved.total()));
+    page.count(
+        &names::FDB_REFUSED,
+        &["table_full"],
+        totals.sum(|worker| worker.fdb.refused_table_full.total()),
+    );
+    page.count(
+        &names::FDB_REFUSED,
+        &["port_limit"],
+        totals.sum(|worker| worker.fdb.refused_port_limit.total()),
+    );
+    page.count(&names::FDB_EVENTS_LOST, &[], totals.sum(|worker| worker.fdb.events_lost.total()));
+}

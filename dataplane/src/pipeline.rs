@@ -1,0 +1,209 @@
+//! The frame path: the stages in order, and nothing else. `ls pipeline/` is the same list.
+//!
+//! ```text
+//!   receive:   parse → classify → ingress_policy → ingress_shaper ─┐ passes, or waits and
+//!                                                                 │ `release` takes it up again
+//!   forward:   ┌──────────────────────────────────────────────────┘
+//!              └→ lookup (learn, find) → queue of the egress port, here or at the worker that owns it
+//!   transmit:  queue → scheduler → tx_shaper → device
+//! ```
+//!
+//! Every frame that enters ends in exactly one counter: [`Switch::settle`] counts it as sent or dropped, and
+//! [`Switch::discard`] is the only other way out.
+
+pub mod classify;
+pub mod ingress_policy;
+pub mod ingress_shaper;
+pub mod lookup;
+pub mod queue;
+pub mod scheduler;
+pub mod tx_shaper;
+
+use std::collections::VecDeque;
+
+use crate::frame::Frame;
+use crate::frame::headers::Headers;
+use crate::id::{Direction, PortId};
+use crate::port::Settled;
+use crate::switch::{PortRuntime, Switch};
+use crate::time::Instant;
+use crate::verdict::DropReason;
+
+use ingress_shaper::Admission;
+use lookup::Destination;
+use queue::Bound;
+use tx_shaper::Dequeue;
+
+impl Switch {
+    /// Takes frames that a device of this worker received.
+    pub fn receive(&mut self, now: Instant, frames: &mut Vec<Frame>) {
+        for mut frame in frames.drain(..) {
+            self.counters.flow.received.add(1);
+            match self.admit(&mut frame) {
+                Ok(()) => self.shape_ingress(now, frame),
+                Err(reason) => self.discard(frame.ingress, Direction::Ingress, frame, reason),
+            }
+        }
+    }
+
+    /// Parse, classify, policy: everything that needs neither time nor another port.
+    fn admit(&mut self, frame: &mut Frame) -> Result<(), DropReason> {
+        let state = &self.state;
+        let port = state.port(frame.ingress);
+        let headers = Headers::parse(frame.bytes()).map_err(|_| DropReason::Malformed)?;
+        classify::classify(frame, &headers, &port.vlan, &state.classes)?;
+        let PortRuntime { first_seen, .. } = &mut self.ports[frame.ingress.index()];
+        ingress_policy::admit(frame, &port.sources, first_seen)
+    }
+
+    fn shape_ingress(&mut self, now: Instant, frame: Frame) {
+        let (port, free) = (frame.ingress, self.free_buffers(&frame));
+        let queue = &mut self.ports[port.index()].ingress;
+        if !queue.is_shaped() {
+            return self.forward(now, frame);
+        }
+        match ingress_shaper::admit(now, frame, queue, &mut self.slab, free) {
+            Admission::Pass(frame) => self.forward(now, frame),
+            Admission::Held => self.ingress_waiting.insert(port),
+            Admission::Refused(frame, bound) => {
+                self.discard(port, Direction::Ingress, frame, bound_reason(bound, true));
+            }
+        }
+    }
+
+    /// Takes up the frames of `port` that waited for ingress credit and have it now; the instant at which the next one
+    /// will, if any still waits.
+    pub fn release(&mut self, now: Instant, port: PortId) -> Option<Instant> {
+        loop {
+            let queue = &mut self.ports[port.index()].ingress;
+            match ingress_shaper::release(now, queue, &mut self.slab, &self.state.classes) {
+                Dequeue::Frame(frame) => {
+                    queue.record(now, &frame, &self.counters.direction(port, Direction::Ingress).shaper);
+                    self.forward(now, frame);
+                }
+                Dequeue::Wait(until) => return Some(until),
+                Dequeue::Empty => return None,
+            }
+        }
+    }
+
+    /// Learn, find, hand to the egress port's queue.
+    fn forward(&mut self, now: Instant, frame: Frame) {
+        let ingress = frame.ingress;
+        match lookup::learn(now, &frame, &self.state.port(ingress).sources, &mut self.fdb) {
+            Ok(announce) => self.announce(announce, &frame),
+            Err(reason) => return self.discard(ingress, Direction::Ingress, frame, reason),
+        }
+        match lookup::lookup(&frame, &self.state, &self.fdb) {
+            Destination::Port(egress) => {
+                self.count_ingress(&frame);
+                self.deliver(now, egress, frame);
+            }
+            Destination::Flood { unknown_unicast } => self.flood(now, frame, unknown_unicast),
+            Destination::Drop(reason) => self.discard(ingress, Direction::Ingress, frame, reason),
+        }
+    }
+
+    /// One copy to every receiver; the last one gets the original.
+    fn flood(&mut self, now: Instant, frame: Frame, unknown_unicast: bool) {
+        let (state, ingress) = (self.state.clone(), frame.ingress);
+        let mut receivers = state.flood[ingress.index()]
+            .iter()
+            .copied()
+            .filter(|egress| lookup::takes_copy(&frame, unknown_unicast, *egress, &state));
+        let Some(mut receiver) = receivers.next() else {
+            let reason = if unknown_unicast { DropReason::UnknownUnicast } else { DropReason::NoReceiver };
+            return self.discard(ingress, Direction::Ingress, frame, reason);
+        };
+        self.count_ingress(&frame);
+        for next in receivers {
+            match frame.duplicate(&mut self.pool) {
+                Some(copy) => {
+                    self.counters.flow.copied.add(1);
+                    self.deliver(now, receiver, copy);
+                }
+                None => self.copy_failed(receiver, &frame),
+            }
+            receiver = next;
+        }
+        self.deliver(now, receiver, frame);
+    }
+
+    /// Hands the frame to the worker that owns the egress port: this one, or through a ring.
+    fn deliver(&mut self, now: Instant, egress: PortId, frame: Frame) {
+        let owner = self.state.port(egress).worker;
+        if owner == self.me {
+            return self.enqueue(now, egress, frame);
+        }
+        match self.hand_over(owner, egress, frame) {
+            Ok(()) => self.counters.flow.handed_over.add(1),
+            Err(frame) => self.discard(egress, Direction::Egress, frame, DropReason::WorkerRingFull),
+        }
+    }
+
+    /// Puts a frame into the queue of an egress port of this worker, in the form that port wants.
+    pub fn enqueue(&mut self, now: Instant, egress: PortId, mut frame: Frame) {
+        let port = &mut self.ports[egress.index()];
+        if !port.attached {
+            return self.discard(egress, Direction::Egress, frame, DropReason::PortDown);
+        }
+        classify::put_tag_back(&mut frame, &self.state.port(egress).vlan);
+        frame.queued_at = now;
+        let free = self.free_buffers(&frame);
+        let PortRuntime { egress: queue, .. } = &mut self.ports[egress.index()];
+        let shaped = queue.is_shaped();
+        match queue.enqueue(&mut self.slab, frame, free) {
+            Ok(()) => self.egress_waiting.insert(egress),
+            Err((frame, bound)) => self.discard(egress, Direction::Egress, frame, bound_reason(bound, shaped)),
+        }
+    }
+
+    /// Appends frames of `port` that may leave now to `batch` until it holds `room`; the instant at which the next one
+    /// may, if it waits for credit.
+    pub fn transmit(&mut self, now: Instant, port: PortId, room: usize, batch: &mut VecDeque<Frame>) -> Option<Instant> {
+        let queue = &mut self.ports[port.index()].egress;
+        while batch.len() < room {
+            match queue.dequeue(now, &mut self.slab, &self.state.classes) {
+                Dequeue::Frame(frame) => {
+                    queue.record(now, &frame, &self.counters.direction(port, Direction::Egress).shaper);
+                    batch.push_back(frame);
+                }
+                Dequeue::Wait(until) => return Some(until),
+                Dequeue::Empty => return None,
+            }
+        }
+        None
+    }
+
+    /// Counts a frame that a device took and gives its buffer back.
+    pub fn settle(&mut self, port: PortId, settled: Settled) {
+        let Settled { frame, fate } = settled;
+        match fate {
+            Err(reason) => self.discard(port, Direction::Egress, frame, reason),
+            Ok(()) => {
+                self.counters.flow.sent.add(1);
+                self.counters.direction(port, Direction::Egress).pass(&frame, frame.destination());
+                self.counters.port(port).class_bytes[frame.class.index()].add(frame.wire_len());
+                self.recycle(frame.into_buf());
+            }
+        }
+    }
+
+    /// Counts a dropped frame, once, and gives its buffer back.
+    pub fn discard(&mut self, port: PortId, direction: Direction, frame: Frame, reason: DropReason) {
+        self.counters.flow.dropped.add(1);
+        self.counters.direction(port, direction).drop(&frame, reason);
+        if direction == Direction::Egress {
+            self.counters.port(port).class_drops[frame.class.index()].add(frame.wire_frames());
+        }
+        self.recycle(frame.into_buf());
+    }
+}
+
+fn bound_reason(bound: Bound, shaped: bool) -> DropReason {
+    match (bound, shaped) {
+        (Bound::Buffers, _) => DropReason::BufferQuota,
+        (Bound::Depth, true) => DropReason::ShaperQueueFull,
+        (Bound::Depth, false) => DropReason::EgressQueueFull,
+    }
+}

@@ -1,0 +1,251 @@
+//! One worker's share of the switch: its tables, its ports' queues, its buffers. No I/O, no clock; the stages that work
+//! on it are in [`crate::pipeline`].
+
+use std::sync::Arc;
+
+use crate::active::ActiveSet;
+use crate::buffer::{BufferPool, FrameBuf, PoolSize, SMALL};
+use crate::counters::WorkerCounters;
+use crate::exchange::{Exchange, FdbEvent};
+use crate::frame::Frame;
+use crate::id::{ClassId, Direction, PortId, WorkerId};
+use crate::pipeline::ingress_policy::FirstSeen;
+use crate::pipeline::lookup::Announce;
+use crate::pipeline::tx_shaper::ShapedQueue;
+use crate::state::{ForwardingState, SourcePolicy};
+use crate::table::fdb::Fdb;
+use crate::table::frame_list::FrameSlab;
+use crate::time::Instant;
+use crate::verdict::DropReason;
+
+/// Most MAC table entries looked at for ageing in one round.
+const AGE_BUDGET: usize = 16;
+/// Most events from other workers handled in one round.
+const EVENT_BUDGET: usize = 64;
+
+/// One worker's share of the switch.
+#[derive(Debug)]
+pub struct Switch {
+    pub(crate) me: WorkerId,
+    pub(crate) state: Arc<ForwardingState>,
+    pub(crate) pool: BufferPool,
+    pub(crate) slab: FrameSlab,
+    pub(crate) fdb: Fdb,
+    pub(crate) ports: Box<[PortRuntime]>,
+    /// Ports with frames that wait for ingress credit.
+    pub(crate) ingress_waiting: ActiveSet,
+    /// Ports with frames in their egress queue.
+    pub(crate) egress_waiting: ActiveSet,
+    pub(crate) counters: Arc<WorkerCounters>,
+    exchange: Exchange,
+}
+
+/// What changes about a port while frames pass.
+#[derive(Debug)]
+pub(crate) struct PortRuntime {
+    /// The port has a device.
+    pub attached: bool,
+    pub first_seen: FirstSeen,
+    pub ingress: ShapedQueue,
+    pub egress: ShapedQueue,
+}
+
+impl Switch {
+    /// The share of worker `me`, with its pool allocated and its pinned addresses in the table.
+    ///
+    /// `buffers_everywhere` is the number of frame buffers of all workers: that many frames may wait here at most.
+    pub fn new(
+        now: Instant,
+        me: WorkerId,
+        state: Arc<ForwardingState>,
+        pool: PoolSize,
+        buffers_everywhere: usize,
+        exchange: Exchange,
+    ) -> Self {
+        let count = state.ports.len();
+        let runtime = |port: &crate::state::PortState| PortRuntime {
+            attached: false,
+            first_seen: None,
+            ingress: ShapedQueue::new(port.ingress.as_ref(), now),
+            egress: ShapedQueue::new(port.egress.as_ref(), now),
+        };
+        let mut fdb = Fdb::new(state.fdb, count);
+        for (index, port) in state.ports.iter().enumerate() {
+            if let (SourcePolicy::Pinned(macs), Ok(id)) = (&port.sources, u16::try_from(index)) {
+                for vlan in port.vlan.vlans() {
+                    macs.iter().for_each(|mac| _ = fdb.insert_static(vlan, *mac, PortId(id)));
+                }
+            }
+        }
+        Self {
+            me,
+            pool: BufferPool::new(me, pool),
+            slab: FrameSlab::new(buffers_everywhere),
+            fdb,
+            ports: state.ports.iter().map(runtime).collect(),
+            ingress_waiting: ActiveSet::new(count),
+            egress_waiting: ActiveSet::new(count),
+            counters: WorkerCounters::new(count),
+            exchange,
+            state,
+        }
+    }
+
+    /// The counters of this worker, for the exporter.
+    pub fn counters(&self) -> Arc<WorkerCounters> {
+        self.counters.clone()
+    }
+
+    /// The worker's copy of the MAC table.
+    pub fn fdb(&self) -> &Fdb {
+        &self.fdb
+    }
+
+    /// Frames that wait in queues.
+    pub fn queued(&self) -> usize {
+        self.slab.used()
+    }
+
+    /// The pool, for devices to receive into.
+    pub fn pool(&mut self) -> &mut BufferPool {
+        &mut self.pool
+    }
+
+    /// Lets frames out of `port`: it has a device now.
+    pub fn attach(&mut self, port: PortId) {
+        self.ports[port.index()].attached = true;
+    }
+
+    /// The port's device is gone: its waiting frames are dropped, its first-seen and learned addresses forgotten.
+    pub fn detach(&mut self, port: PortId) {
+        let runtime = &mut self.ports[port.index()];
+        runtime.attached = false;
+        runtime.first_seen = None;
+        self.flush_queues(port);
+        self.fdb.flush_port(port);
+        self.tell_all(FdbEvent::Flush { port });
+    }
+
+    /// Drops every frame that waits for or from `port`.
+    pub fn flush_queues(&mut self, port: PortId) {
+        while let Some(frame) = self.ports[port.index()].ingress.flush(&mut self.slab) {
+            self.discard(port, Direction::Ingress, frame, DropReason::Flushed);
+        }
+        while let Some(frame) = self.ports[port.index()].egress.flush(&mut self.slab) {
+            self.discard(port, Direction::Egress, frame, DropReason::Flushed);
+        }
+    }
+
+    /// Takes frames, buffers and addresses that other workers sent over; how many frames.
+    pub fn take_over(&mut self, now: Instant) -> usize {
+        while let Some(buf) = self.exchange.returned() {
+            self.pool.release(buf);
+        }
+        for event in std::iter::from_fn(|| self.exchange.event()).take(EVENT_BUDGET).collect::<EventBatch>() {
+            self.apply(now, event);
+        }
+        let mut taken = 0;
+        while taken < crate::port::BATCH
+            && let Some((egress, frame)) = self.exchange.frame()
+        {
+            self.counters.flow.taken_over.add(1);
+            self.enqueue(now, egress, frame);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// Ages a few table entries and publishes gauges; once per round.
+    pub fn housekeeping(&mut self, now: Instant, in_devices: usize) {
+        self.fdb.age(now, AGE_BUDGET);
+        let (counters, totals) = (&self.counters, self.fdb.totals());
+        counters.fdb.entries.set(self.fdb.len());
+        counters.fdb.learned.publish(totals.learned);
+        counters.fdb.aged.publish(totals.aged);
+        counters.fdb.moved.publish(totals.moved);
+        counters.fdb.refused_table_full.publish(totals.refused_table_full);
+        counters.fdb.refused_port_limit.publish(totals.refused_port_limit);
+        let queued = self.slab.used() + in_devices;
+        counters.flow.queued.set(queued);
+        counters.flow.accounting_error.set(counters.flow.imbalance(queued));
+        counters.flow.buffers_outstanding.set(self.pool.outstanding());
+        counters.flow.free_small.set(self.pool.free_small());
+        counters.flow.free_large.set(self.pool.free_large());
+    }
+
+    /// Publishes the queues and shapers of one port.
+    pub fn publish(&mut self, now: Instant, port: PortId) {
+        let (runtime, row) = (&mut self.ports[port.index()], self.counters.port(port));
+        runtime.ingress.publish(now, &row.direction(Direction::Ingress).shaper);
+        runtime.egress.publish(now, &row.direction(Direction::Egress).shaper);
+        for class in ClassId::all().take(self.state.classes.classes.len()) {
+            row.class_depth_bytes[class.index()].set(runtime.egress.class_bytes(class));
+        }
+    }
+
+    pub(crate) fn count_ingress(&self, frame: &Frame) {
+        self.counters.direction(frame.ingress, Direction::Ingress).pass(frame, frame.destination());
+    }
+
+    /// A flood copy that could not be made counts as received and dropped by its receiver.
+    pub(crate) fn copy_failed(&self, receiver: PortId, frame: &Frame) {
+        self.counters.flow.copies_failed.add(1);
+        self.counters.direction(receiver, Direction::Egress).drop(frame, DropReason::BufferQuota);
+    }
+
+    /// Free buffers of the frame's size in the pool it came from.
+    pub(crate) fn free_buffers(&self, frame: &Frame) -> usize {
+        let small = frame.buffer_len() == SMALL;
+        match frame.home() == self.me {
+            true if small => self.pool.free_small(),
+            true => self.pool.free_large(),
+            false => self.exchange.free_buffers(frame.home(), small),
+        }
+    }
+
+    /// Gives a buffer back to its pool, at home or abroad.
+    pub(crate) fn recycle(&mut self, buf: FrameBuf) {
+        if buf.home() == self.me {
+            self.pool.release(buf);
+        } else {
+            self.exchange.give_back(buf);
+        }
+    }
+
+    pub(crate) fn hand_over(&mut self, owner: WorkerId, egress: PortId, frame: Frame) -> Result<(), Frame> {
+        self.exchange.hand_over(owner, egress, frame)
+    }
+
+    pub(crate) fn announce(&mut self, what: Announce, frame: &Frame) {
+        let (vlan, mac, port) = (frame.vlan, frame.source(), frame.ingress);
+        match what {
+            Announce::Nothing => {}
+            Announce::Learned => self.tell_all(FdbEvent::Learned { vlan, mac, port }),
+            Announce::Pinned => self.tell_all(FdbEvent::Pinned { vlan, mac, port }),
+        }
+    }
+
+    fn tell_all(&mut self, event: FdbEvent) {
+        let lost = self.exchange.tell_all(event);
+        self.counters.fdb.events_lost.add(lost);
+    }
+
+    fn apply(&mut self, now: Instant, event: FdbEvent) {
+        match event {
+            FdbEvent::Learned { vlan, mac, port } => {
+                self.fdb.learn(now, vlan, mac, port, usize::MAX);
+            }
+            FdbEvent::Pinned { vlan, mac, port } => {
+                self.fdb.pin(vlan, mac, port);
+            }
+            FdbEvent::Flush { port } => self.fdb.flush_port(port),
+        }
+    }
+
+    /// The ring endpoints and channels to other workers.
+    pub fn exchange(&mut self) -> &mut Exchange {
+        &mut self.exchange
+    }
+}
+
+type EventBatch = arrayvec::ArrayVec<FdbEvent, EVENT_BUDGET>;

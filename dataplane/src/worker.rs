@@ -1,0 +1,322 @@
+//! A worker: one pinned thread that runs an [`Engine`] round after round and sleeps when there is nothing to do.
+//!
+//! It reads the clock once per round. While frames move it polls; when none moved for [`SPIN`] it sleeps until a device
+//! is readable, another worker or the control side rings, or the next frame has credit. Commands arrive in a channel
+//! and are handled between rounds.
+
+pub mod clock;
+pub mod poller;
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::{io, thread};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+
+use crate::buffer::PoolSize;
+use crate::counters::WorkerCounters;
+use crate::engine::Engine;
+use crate::exchange::Exchange;
+use crate::id::{PortId, WorkerId};
+use crate::port::{Device, DeviceStats};
+use crate::state::ForwardingState;
+use crate::switch::Switch;
+use crate::table::fdb::FdbRow;
+use crate::time::{Instant, Nanos};
+
+use clock::MonotonicClock;
+use poller::{Poller, Waker};
+
+/// How long a worker polls on after the last frame before it sleeps: about what going to sleep and waking up costs.
+const SPIN: Nanos = Nanos::from_micros(20);
+/// Rounds between two looks at the devices that were quiet, while others are busy.
+const CHECK_EVERY: u32 = 32;
+/// A wait shorter than this is polled through: the kernel would oversleep it.
+const SHORTEST_SLEEP: Nanos = Nanos::from_micros(3);
+/// A worker with devices wakes this often to age the MAC table and publish its gauges.
+const HOUSEKEEPING: Nanos = Nanos::from_millis(250);
+/// Commands that wait for one worker at most.
+const COMMANDS: usize = 64;
+
+/// What the control side asks of a worker.
+enum Command {
+    Attach { port: PortId, device: Box<dyn Device>, done: Sender<io::Result<()>> },
+    Detach { port: PortId, done: Sender<()> },
+    Fdb { reply: Sender<Vec<FdbRow>> },
+    Devices { reply: Sender<Vec<(PortId, DeviceStats)>> },
+    Stop { reply: Sender<Stopped> },
+}
+
+/// How a worker ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Buffers that did not come back to its pool; anything but the ones still at other workers is a leak.
+    pub outstanding: usize,
+    /// Frames unaccounted for.
+    pub accounting_error: i64,
+}
+
+/// The control side's end of all workers.
+#[derive(Debug)]
+pub struct Workers {
+    handles: Vec<Handle>,
+    state: Arc<ForwardingState>,
+}
+
+#[derive(Debug)]
+struct Handle {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+    counters: Arc<WorkerCounters>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A worker is gone: its thread panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("worker {} is gone: its thread ended unexpectedly; restart lockgate", .0.0)]
+pub struct WorkerGone(pub WorkerId);
+
+/// Why a device could not be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The worker is gone.
+    #[error(transparent)]
+    WorkerGone(#[from] WorkerGone),
+    /// The device's descriptor could not be watched.
+    #[error("cannot wait for frames of the device")]
+    Watch(#[source] io::Error),
+}
+
+impl Workers {
+    /// Starts `pools.len()` workers, each pinned to one of the processors this process may use, in turn.
+    ///
+    /// # Errors
+    /// If the kernel refuses an epoll instance, an eventfd or a thread.
+    pub fn start(state: &Arc<ForwardingState>, pools: &[PoolSize]) -> io::Result<Self> {
+        let clock = MonotonicClock;
+        let everywhere = pools.iter().map(|pool| pool.small + pool.large).sum();
+        let mut switches: Vec<Switch> = (0..)
+            .map(WorkerId)
+            .zip(pools)
+            .zip(Exchange::connect(pools))
+            .map(|((me, pool), exchange)| Switch::new(clock.now(), me, state.clone(), *pool, everywhere, exchange))
+            .collect();
+        let counters: Vec<_> = switches.iter().map(Switch::counters).collect();
+        switches.iter_mut().for_each(|switch| switch.exchange().watch(&counters));
+        let pollers: Vec<Poller> = switches.iter().map(|_| Poller::new()).collect::<io::Result<_>>()?;
+        let wakers: Vec<Arc<Waker>> = pollers.iter().map(Poller::waker).collect();
+        let processors = allowed_processors();
+        let mut handles = Vec::new();
+        for (index, (switch, poller)) in switches.into_iter().zip(pollers).enumerate() {
+            let (commands, inbox) = bounded(COMMANDS);
+            let worker = Worker { engine: Engine::new(switch), clock, poller, inbox, wakers: wakers.clone() };
+            let processor = processors.get(index % processors.len().max(1)).copied();
+            let thread = thread::Builder::new().name(format!("lg-worker-{index}")).spawn(move || {
+                prepare_thread(processor);
+                worker.run();
+            })?;
+            let (waker, counters) = (wakers[index].clone(), counters[index].clone());
+            handles.push(Handle { commands, waker, counters, thread: Some(thread) });
+        }
+        Ok(Self { handles, state: state.clone() })
+    }
+
+    /// Gives `port` its device.
+    ///
+    /// # Errors
+    /// If the port's worker is gone or cannot watch the device.
+    pub fn attach(&self, port: PortId, device: Box<dyn Device>) -> Result<(), AttachError> {
+        let owner = self.state.port(port).worker;
+        self.ask(owner, |done| Command::Attach { port, device, done })?.map_err(AttachError::Watch)
+    }
+
+    /// Takes the device of `port` away and closes it.
+    ///
+    /// # Errors
+    /// If the port's worker is gone.
+    pub fn detach(&self, port: PortId) -> Result<(), WorkerGone> {
+        self.ask(self.state.port(port).worker, |done| Command::Detach { port, done })
+    }
+
+    /// The MAC table, from the first worker: every worker has a copy.
+    ///
+    /// # Errors
+    /// If that worker is gone.
+    pub fn fdb(&self) -> Result<Vec<FdbRow>, WorkerGone> {
+        self.ask(WorkerId(0), |reply| Command::Fdb { reply })
+    }
+
+    /// Counters of every device.
+    ///
+    /// # Errors
+    /// If a worker is gone.
+    pub fn devices(&self) -> Result<Vec<(PortId, DeviceStats)>, WorkerGone> {
+        let mut all = Vec::new();
+        for worker in self.ids() {
+            all.extend(self.ask(worker, |reply| Command::Devices { reply })?);
+        }
+        Ok(all)
+    }
+
+    /// The counters of every worker, by [`WorkerId`].
+    pub fn counters(&self) -> Vec<Arc<WorkerCounters>> {
+        self.handles.iter().map(|handle| handle.counters.clone()).collect()
+    }
+
+    /// The tables the workers read.
+    pub fn state(&self) -> &Arc<ForwardingState> {
+        &self.state
+    }
+
+    /// Detaches every device, drops what waits, and ends the threads.
+    ///
+    /// # Errors
+    /// If a worker ended before it was asked to.
+    pub fn stop(mut self) -> Result<Vec<Stopped>, WorkerGone> {
+        let mut all = Vec::new();
+        for worker in self.ids() {
+            all.push(self.ask(worker, |reply| Command::Stop { reply })?);
+        }
+        for (worker, handle) in self.ids().zip(&mut self.handles) {
+            if let Some(thread) = handle.thread.take() {
+                thread.join().map_err(|_| WorkerGone(worker))?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn ids(&self) -> impl Iterator<Item = WorkerId> + use<> {
+        (0..u8::try_from(self.handles.len()).unwrap_or(u8::MAX)).map(WorkerId)
+    }
+
+    fn ask<T>(&self, worker: WorkerId, command: impl FnOnce(Sender<T>) -> Command) -> Result<T, WorkerGone> {
+        let gone = WorkerGone(worker);
+        let handle = self.handles.get(worker.index()).ok_or(gone)?;
+        let (sender, reply) = bounded(1);
+        handle.commands.send(command(sender)).map_err(|_| gone)?;
+        handle.waker.wake();
+        reply.recv().map_err(|_| gone)
+    }
+}
+
+/// The thread's own part.
+struct Worker {
+    engine: Engine,
+    clock: MonotonicClock,
+    poller: Poller,
+    inbox: Receiver<Command>,
+    wakers: Vec<Arc<Waker>>,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let mut last_moved = self.clock.now();
+        let mut awake_since = last_moved;
+        let mut until_check = CHECK_EVERY;
+        loop {
+            let now = self.clock.now();
+            let moved = self.engine.round(now);
+            self.count_round(moved);
+            self.notify();
+            if moved {
+                last_moved = now;
+            }
+            until_check = until_check.saturating_sub(1);
+            if until_check == 0 || !moved {
+                until_check = CHECK_EVERY;
+                if self.obey(now).is_break() {
+                    return;
+                }
+            }
+            let due = self.engine.next_deadline(now).map(|due| due.saturating_since(now));
+            let spin = now.saturating_since(last_moved) < SPIN || due.is_some_and(|due| due < SHORTEST_SLEEP);
+            if spin {
+                if until_check == CHECK_EVERY {
+                    self.poller.check(|port| self.engine.ready(port));
+                }
+                continue;
+            }
+            let timeout = due.map_or(HOUSEKEEPING, |due| due.min(HOUSEKEEPING));
+            self.sleep(timeout, &mut awake_since);
+        }
+    }
+
+    fn sleep(&mut self, timeout: Nanos, awake_since: &mut Instant) {
+        let rounds = &self.engine.switch().counters().rounds;
+        rounds.busy_nanos.add(self.clock.now().saturating_since(*awake_since).get());
+        rounds.sleeps.add(1);
+        let Self { engine, poller, inbox, .. } = self;
+        poller.prepare_sleep();
+        let has_work = !inbox.is_empty() || engine.switch_mut().exchange().has_frames();
+        poller.sleep(if has_work { Nanos::ZERO } else { timeout }, |port| engine.ready(port));
+        *awake_since = self.clock.now();
+    }
+
+    fn count_round(&self, moved: bool) {
+        let counters = self.engine.switch().counters();
+        counters.rounds.rounds.add(1);
+        counters.rounds.busy_rounds.add(moved.into());
+    }
+
+    /// Rings the workers that were sent frames in this round.
+    fn notify(&mut self) {
+        let Self { engine, wakers, .. } = self;
+        for peer in engine.switch_mut().exchange().take_notified() {
+            wakers[peer.index()].wake();
+        }
+    }
+
+    fn obey(&mut self, now: Instant) -> std::ops::ControlFlow<()> {
+        while let Ok(command) = self.inbox.try_recv() {
+            // A caller that no longer waits for its answer needs none.
+            match command {
+                Command::Attach { port, device, done } => _ = done.send(self.attach(port, device)),
+                Command::Detach { port, done } => {
+                    drop(self.engine.detach(port));
+                    _ = done.send(());
+                }
+                Command::Fdb { reply } => _ = reply.send(self.engine.switch().fdb().rows(now)),
+                Command::Devices { reply } => _ = reply.send(self.engine.device_stats()),
+                Command::Stop { reply } => {
+                    self.engine.drain();
+                    let switch = self.engine.switch_mut();
+                    switch.take_over(now);
+                    let accounting_error = switch.counters().flow.imbalance(switch.queued());
+                    _ = reply.send(Stopped { outstanding: switch.pool().outstanding(), accounting_error });
+                    return std::ops::ControlFlow::Break(());
+                }
+            }
+        }
+        std::ops::ControlFlow::Continue(())
+    }
+
+    fn attach(&mut self, port: PortId, device: Box<dyn Device>) -> io::Result<()> {
+        for fd in device.wait_fds() {
+            self.poller.watch(port, fd)?;
+        }
+        self.engine.attach(port, device);
+        Ok(())
+    }
+}
+
+/// Pins the thread and lets it wake on time: the default timer slack of 50 µs would be late for every shaped frame.
+fn prepare_thread(processor: Option<usize>) {
+    if let Some(processor) = processor {
+        let mut only = CpuSet::new();
+        only.set(processor);
+        if let Err(error) = sched_setaffinity(None, &only) {
+            tracing::warn!(processor, %error, "cannot pin the worker; it runs wherever the kernel puts it");
+        }
+    }
+    if let Err(error) = set_current_timer_slack(std::num::NonZeroU64::new(1)) {
+        tracing::warn!(%error, "cannot lower the timer slack; shaped frames may leave up to 50 µs late");
+    }
+}
+
+/// The processors this process may use.
+fn allowed_processors() -> Vec<usize> {
+    let allowed = sched_getaffinity(None).unwrap_or_default();
+    // The last one first: processor 0 is where most interrupts go.
+    (0..CpuSet::MAX_CPU).rev().filter(|processor| allowed.is_set(*processor)).collect()
+}

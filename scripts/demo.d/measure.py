@@ -1,0 +1,163 @@
+"""Measuring with ping, iperf3 and flood.py. Capped rates are what the receiving container's own interface counted."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from host import HostError, inside
+
+MTU_BYTES = 1500
+ICMP_HEADER_BYTES = 8
+IP_HEADER_BYTES = {4: 20, 6: 40}
+UDP_PAYLOAD_BYTES = MTU_BYTES - 20 - 8
+FLOOD = Path(__file__).with_name("flood.py")
+# After the start of a transfer: the burst is spent and TCP has found its rate.
+SETTLE_SECONDS = 1.0
+# After this long, less than this much says that nothing comes through.
+START_SECONDS = 5.0
+LOAD_BYTES = 100_000
+
+
+@dataclass
+class Ping:
+    """Echo requests, replies and their round-trip times."""
+
+    sent: int
+    rtts_ms: list = field(default_factory=list)
+
+    @property
+    def received(self):
+        return len(self.rtts_ms)
+
+    def percentile_ms(self, percent):
+        ranked = sorted(self.rtts_ms)
+        return ranked[min(len(ranked) - 1, len(ranked) * percent // 100)] if ranked else None
+
+
+@dataclass
+class Rate:
+    """What came through during a window, in bits per second of Ethernet frames without their checksum; and what the
+    sender says of the whole transfer."""
+
+    wire: float
+    seconds: float
+    offered: float | None = None
+    retransmits: int | None = None
+
+
+def start_ping(namespace, address, count, interval_s, *, full_size_family=None):
+    """Starts ping; with `full_size_family` 4 or 6, with packets of the full MTU that must not be fragmented."""
+    size = ()
+    if full_size_family:
+        size = ("-M", "do", "-s", str(MTU_BYTES - IP_HEADER_BYTES[full_size_family] - ICMP_HEADER_BYTES))
+    command = ("ping", "-n", "-c", str(count), "-i", str(interval_s), "-W", "1", *size, address)
+    return _spawn(namespace, *command), count
+
+
+def finish_ping(started):
+    process, count = started
+    text, _ = process.communicate(timeout=30)
+    return Ping(count, [float(rtt) for rtt in re.findall(r"time=([\d.]+) ms", text)])
+
+
+def received_bytes(pid, interface):
+    """Bytes an interface has received, link headers included, in the namespace of process `pid`."""
+    for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines():
+        name, _, counters = line.partition(":")
+        if name.strip() == interface:
+            return int(counters.split()[0])
+    raise HostError(f"no interface {interface} in the namespace of process {pid}")
+
+
+def checksum_errors(pid):
+    """Packets that the stack in the namespace of process `pid` refused for their checksum."""
+    total = 0
+    lines = Path(f"/proc/{pid}/net/snmp").read_text().splitlines()
+    for names, values in zip(lines[::2], lines[1::2]):
+        total += sum(int(value) for name, value in zip(names.split(), values.split()) if name == "InCsumErrors")
+    for line in Path(f"/proc/{pid}/net/snmp6").read_text().splitlines():
+        name, value = line.split()
+        if name.endswith("InCsumErrors"):
+            total += int(value)
+    return total
+
+
+class Iperf:
+    """One iperf3 client, sending to the server in another namespace."""
+
+    def __init__(self, namespace, address, seconds, *, udp=False):
+        protocol = ("-u", "-b", "0", "-l", str(UDP_PAYLOAD_BYTES)) if udp else ()
+        command = ("iperf3", "-J", "-c", address, "-t", str(seconds), "--connect-timeout", "3000", *protocol)
+        self.seconds = seconds
+        self.process = _spawn(namespace, *command)
+
+    def report(self):
+        """The end of iperf3's own report, once it has ended."""
+        text = _finish(self.process, self.seconds, "iperf3")
+        try:
+            report = json.loads(text)
+        except json.JSONDecodeError:
+            raise HostError(f"iperf3 said: {text.strip()}") from None
+        if "error" in report:
+            raise HostError(f"iperf3: {report['error']}")
+        return report["end"]
+
+    def goodput(self):
+        """What reached the receiving program, in bits per second, by its own account."""
+        return self.report()["sum_received"]["bits_per_second"]
+
+    def describe(self, rate):
+        rate.retransmits = self.report()["sum_sent"]["retransmits"]
+
+
+class Flood:
+    """UDP at a rate, whether it arrives or not."""
+
+    def __init__(self, namespace, address, seconds, bits_per_second):
+        self.seconds = seconds
+        command = (sys.executable, "-B", FLOOD, "send", address, str(bits_per_second), str(seconds))
+        self.process = _spawn(namespace, *command)
+
+    def describe(self, rate):
+        rate.offered = int(_finish(self.process, self.seconds, "the UDP sender")) * 8 / self.seconds
+
+
+def wire_rate(transfer, receiver_pid, interface, window_s):
+    """The rate at which the receiving interface counts while `transfer` runs, after it has settled."""
+    _wait_for_load(transfer, receiver_pid, interface)
+    time.sleep(SETTLE_SECONDS)
+    since, first = time.monotonic(), received_bytes(receiver_pid, interface)
+    time.sleep(window_s)
+    until, last = time.monotonic(), received_bytes(receiver_pid, interface)
+    if transfer.process.poll() is not None:
+        raise HostError("the sender ended before the window did")
+    rate = Rate(wire=(last - first) * 8 / (until - since), seconds=until - since)
+    transfer.describe(rate)
+    return rate
+
+
+def _wait_for_load(transfer, receiver_pid, interface):
+    """iperf3's own connection takes some frames before the load begins."""
+    before = received_bytes(receiver_pid, interface)
+    deadline = time.monotonic() + START_SECONDS
+    while received_bytes(receiver_pid, interface) - before < LOAD_BYTES:
+        if time.monotonic() > deadline:
+            transfer.process.kill()
+            raise HostError(f"nothing comes through to {interface}")
+        time.sleep(0.005)
+
+
+def _spawn(namespace, *command):
+    return subprocess.Popen(inside(namespace, *command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def _finish(process, seconds, what):
+    try:
+        return process.communicate(timeout=seconds + 15)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise HostError(f"{what} did not end") from None

@@ -1,0 +1,406 @@
+//! A deterministic simulator: hosts, links and the real switch ([`Rig`]) on virtual time.
+//!
+//! Time jumps from one event to the next: a frame arrives, a host acts, or the switch said that something is due. Hosts
+//! are as simple as they can be and still tell a good shaper from a bad one: [`Pace`] lists them. Every frame carries
+//! when it was sent and by which flow, so what arrives tells rate and delay by itself. The same program gives the same
+//! numbers on every run and every machine: arithmetic is on integers, chance comes from a seed.
+//!
+//! Ports are access ports; sinks are the flows' destinations.
+
+mod tcp;
+
+use std::collections::BTreeMap;
+
+use lockgate_dataplane::frame::mac::MacAddr;
+use lockgate_dataplane::id::PortId;
+use lockgate_dataplane::port::memory::Packet;
+use lockgate_dataplane::state::{PortState, SourcePolicy};
+use lockgate_dataplane::time::{Instant, Nanos};
+use lockgate_dataplane::units::{BitsPerSecond, Bytes};
+
+use crate::frames::{self, TCP_PAYLOAD, UDP_PAYLOAD, station};
+use crate::rig::{Rig, ids, open_port};
+use tcp::Tcp;
+
+/// Flow, sequence number and time of sending, at the start of the payload.
+const STAMP: usize = 18;
+
+/// A switch with hosts around it.
+pub struct Sim {
+    rig: Rig,
+    now: Instant,
+    /// What will happen, in order of time and, at the same time, in the order it was planned.
+    events: BTreeMap<(Instant, u64), Event>,
+    planned: u64,
+    flows: Vec<State>,
+    /// One-way delay of every link between a host and the switch.
+    link_delay: Nanos,
+    /// The switch wakes up late by up to this.
+    late: Nanos,
+    random: Random,
+}
+
+/// A sender and its one destination.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// Where its frames enter.
+    pub from: PortId,
+    /// Where they leave.
+    pub to: PortId,
+    /// Their class mark.
+    pub dscp: u8,
+    /// Length of each frame on the wire, without FCS.
+    pub length: usize,
+    /// Frames that are sent as one super-frame; 1 for plain ones.
+    pub segments: usize,
+    /// When they are sent.
+    pub pace: Pace,
+}
+
+/// How a flow sends.
+#[derive(Clone, Copy, Debug)]
+pub enum Pace {
+    /// At a constant rate, whatever happens.
+    Constant(BitsPerSecond),
+    /// At `rate` for a random time of `on` on average, then not at all for one of `off` on average.
+    Bursty {
+        /// While on.
+        rate: BitsPerSecond,
+        /// Mean of the bursts.
+        on: Nanos,
+        /// Mean of the pauses.
+        off: Nanos,
+    },
+    /// As a bulk TCP transfer: clocked by acknowledgements, slowed by loss. At most at this rate, its host's link.
+    Tcp(BitsPerSecond),
+}
+
+/// Names a flow of a [`Sim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowId(usize);
+
+/// A frame that reached its destination.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// When.
+    pub at: Instant,
+    /// Bytes on the wire: a super-frame counts as its segments.
+    pub bytes: u64,
+    /// Since it was sent.
+    pub delay: Nanos,
+}
+
+/// What was sent in a flow and what of it arrived.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Frames and super-frames sent.
+    pub sent: u64,
+    /// Those that arrived, in order of time.
+    pub arrivals: Vec<Arrival>,
+}
+
+struct State {
+    flow: Flow,
+    record: Record,
+    tcp: Tcp,
+    sending_since: Instant,
+    /// Bytes sent since then.
+    sent_bytes: u64,
+    /// End of the burst.
+    on_until: Instant,
+}
+
+enum Event {
+    /// A flow may have something to send.
+    Send(FlowId),
+    /// A flow may have waited too long.
+    Timer(FlowId),
+    /// A frame reaches the switch.
+    Enter(PortId, Packet),
+    /// A frame reaches a host.
+    Leave(Packet),
+}
+
+struct Stamp {
+    flow: FlowId,
+    is_ack: bool,
+    sequence: u64,
+    sent: Instant,
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Random(u64);
+
+impl Sim {
+    /// A simulation of `rig` that starts at its zero.
+    pub fn new(rig: Rig, link_delay: Nanos) -> Self {
+        Self {
+            rig,
+            now: Instant::ZERO,
+            events: BTreeMap::new(),
+            planned: 0,
+            flows: Vec::new(),
+            link_delay,
+            late: Nanos::ZERO,
+            random: Random(1),
+        }
+    }
+
+    /// From now on the switch handles everything, arrivals and deadlines, late by a random time of up to `late`.
+    pub fn set_late(&mut self, late: Nanos) {
+        self.late = late;
+    }
+
+    /// A host starts to send.
+    pub fn start(&mut self, flow: Flow) -> FlowId {
+        let id = FlowId(self.flows.len());
+        let line = match flow.pace {
+            Pace::Constant(rate) | Pace::Bursty { rate, .. } | Pace::Tcp(rate) => rate,
+        };
+        let on_until = match flow.pace {
+            Pace::Bursty { on, .. } => self.now + self.random.around(on),
+            Pace::Constant(_) | Pace::Tcp(_) => Instant::from_nanos(u64::MAX),
+        };
+        self.flows.push(State {
+            flow,
+            record: Record::default(),
+            tcp: Tcp::new(line, flow.segments),
+            sending_since: self.now,
+            sent_bytes: 0,
+            on_until,
+        });
+        self.plan(self.now, Event::Send(id));
+        id
+    }
+
+    /// Lets time pass until `end`.
+    ///
+    /// # Panics
+    /// If the switch asks for a round at an instant at which nothing moves.
+    pub fn run_until(&mut self, end: Instant) {
+        loop {
+            let arrival = self.events.first_key_value().map(|((at, _), _)| *at);
+            let Some(due) = [arrival, self.rig.next_deadline(self.now)].into_iter().flatten().min() else { break };
+            let late = if self.late == Nanos::ZERO { Nanos::ZERO } else { self.random.up_to(self.late) };
+            let wake = due.max(self.now) + late;
+            if wake > end {
+                break;
+            }
+            self.now = wake;
+            while let Some(event) = self.next_event() {
+                self.happen(event);
+            }
+            self.rig.settle(self.now);
+            self.collect();
+            let next = self.rig.next_deadline(self.now);
+            assert!(next.is_none_or(|next| next > self.now), "due at {next:?}, nothing moves at {:?}", self.now);
+        }
+        self.now = self.now.max(end);
+    }
+
+    /// What happened to a flow so far.
+    pub fn record(&self, id: FlowId) -> &Record {
+        &self.flows[id.0].record
+    }
+
+    /// The switch.
+    pub fn rig(&self) -> &Rig {
+        &self.rig
+    }
+
+    /// The end of the simulation: stops the switch; buffers that did not come home.
+    pub fn stop(mut self) -> usize {
+        self.rig.drain(self.now)
+    }
+
+    fn plan(&mut self, at: Instant, event: Event) {
+        self.planned += 1;
+        self.events.insert((at, self.planned), event);
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        let entry = self.events.first_entry()?;
+        (entry.key().0 <= self.now).then(|| entry.remove())
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Send(id) => self.send(id),
+            Event::Timer(id) => {
+                self.flows[id.0].tcp.timer(self.now);
+                self.send(id);
+            }
+            Event::Enter(port, packet) => self.rig.peer(port).send(packet),
+            Event::Leave(packet) => self.arrive(&packet),
+        }
+    }
+
+    /// Sends what the flow's pace says, and plans when to ask again.
+    fn send(&mut self, id: FlowId) {
+        let state = &mut self.flows[id.0];
+        let flow = state.flow;
+        let wire = Bytes::new((flow.length * flow.segments) as u64);
+        match flow.pace {
+            Pace::Constant(rate) | Pace::Bursty { rate, .. } => {
+                let at = state.sending_since + rate.time_for(Bytes::new(state.sent_bytes));
+                state.sent_bytes += wire.get();
+                let mut next = state.sending_since + rate.time_for(Bytes::new(state.sent_bytes));
+                if let Pace::Bursty { on, off, .. } = flow.pace
+                    && next >= state.on_until
+                {
+                    next = state.on_until + self.random.around(off);
+                    let on_until = next + self.random.around(on);
+                    (state.sending_since, state.sent_bytes, state.on_until) = (next, 0, on_until);
+                }
+                self.transmit(id, at);
+                self.plan(next, Event::Send(id));
+            }
+            Pace::Tcp(_) => {
+                while let Some(at) = self.flows[id.0].tcp.next(self.now, wire) {
+                    self.transmit(id, at);
+                }
+                if let Some(timeout) = self.flows[id.0].tcp.set_timer() {
+                    self.plan(timeout, Event::Timer(id));
+                }
+            }
+        }
+    }
+
+    fn transmit(&mut self, id: FlowId, at: Instant) {
+        let state = &mut self.flows[id.0];
+        let sequence = state.record.sent;
+        state.record.sent += 1;
+        let Flow { from, to, dscp, length, segments, pace } = state.flow;
+        let mut packet = match (pace, segments) {
+            (_, 2..) => frames::super_frame(address_of(to), address_of(from), dscp, length, segments),
+            (Pace::Tcp(_), _) => Packet::plain(frames::tcp(address_of(to), address_of(from), dscp, length)),
+            _ => Packet::plain(frames::ipv4_udp(address_of(to), address_of(from), dscp, length)),
+        };
+        Stamp { flow: id, is_ack: false, sequence, sent: at }.write(&mut packet.bytes);
+        self.plan(at + self.link_delay, Event::Enter(from, packet));
+    }
+
+    /// Takes what the switch sent off the wires.
+    fn collect(&mut self) {
+        for port in ids(self.rig.state()) {
+            while let Some(packet) = self.rig.peer(port).take() {
+                match self.link_delay {
+                    Nanos::ZERO => self.arrive(&packet),
+                    delay => self.plan(self.now + delay, Event::Leave(packet)),
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, packet: &Packet) {
+        let Some(stamp) = Stamp::read(&packet.bytes) else { return };
+        let delay = self.now.saturating_since(stamp.sent);
+        let state = &mut self.flows[stamp.flow.0];
+        if stamp.is_ack {
+            state.tcp.acknowledge(self.now, stamp.sequence, delay);
+            return self.send(stamp.flow);
+        }
+        let Flow { from, to, length, segments, dscp, pace } = state.flow;
+        state.record.arrivals.push(Arrival { at: self.now, bytes: (length * segments) as u64, delay });
+        if let Pace::Tcp(_) = pace {
+            let mut ack = frames::tcp(address_of(from), address_of(to), dscp, TCP_PAYLOAD + STAMP);
+            Stamp { is_ack: true, ..stamp }.write(&mut ack);
+            self.plan(self.now + self.link_delay, Event::Enter(to, Packet::plain(ack)));
+        }
+    }
+
+}
+
+impl Record {
+    /// Bytes that arrived from `from` up to, not at, `to`.
+    pub fn bytes_between(&self, from: Instant, to: Instant) -> u64 {
+        self.between(from, to).iter().map(|arrival| arrival.bytes).sum()
+    }
+
+    /// The rate at which frames arrived between these instants, in bits per second: from the first instant at which any
+    /// did, these not counted, to the last. Zero if that is the same.
+    pub fn bits_per_second(&self, from: Instant, to: Instant) -> u64 {
+        let arrivals = self.between(from, to);
+        let [Some(first), Some(last)] = [arrivals.first(), arrivals.last()] else { return 0 };
+        let counted = arrivals.iter().filter(|arrival| arrival.at > first.at);
+        let bits = counted.map(|arrival| u128::from(arrival.bytes)).sum::<u128>() * 8;
+        let rate = bits * 1_000_000_000 / u128::from(last.at.saturating_since(first.at).get().max(1));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
+    /// The longest a frame that arrived between these instants was on its way.
+    pub fn longest_delay(&self, from: Instant, to: Instant) -> Nanos {
+        self.between(from, to).iter().map(|arrival| arrival.delay).max().unwrap_or_default()
+    }
+
+    /// Frames that did not arrive, those still under way included.
+    pub fn missing(&self) -> u64 {
+        self.sent - self.arrivals.len() as u64
+    }
+
+    fn between(&self, from: Instant, to: Instant) -> &[Arrival] {
+        let start = self.arrivals.partition_point(|arrival| arrival.at < from);
+        let end = self.arrivals.partition_point(|arrival| arrival.at < to);
+        &self.arrivals[start..end]
+    }
+}
+
+impl Stamp {
+    fn write(&self, bytes: &mut [u8]) {
+        let flow = u16::try_from(self.flow.0).expect("few flows") | u16::from(self.is_ack) << 15;
+        let at = Self::offset(bytes);
+        bytes[at..at + 2].copy_from_slice(&flow.to_be_bytes());
+        bytes[at + 2..at + 10].copy_from_slice(&self.sequence.to_be_bytes());
+        bytes[at + 10..at + 18].copy_from_slice(&self.sent.as_nanos().to_be_bytes());
+    }
+
+    /// `None` for frames that carry none, as ARP.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes[12..14] != [0x08, 0x00] {
+            return None;
+        }
+        let at = Self::offset(bytes);
+        let flow = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        let number = |at: usize| Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        Some(Self {
+            flow: FlowId(usize::from(flow & 0x7fff)),
+            is_ack: flow >> 15 == 1,
+            sequence: number(at + 2)?,
+            sent: Instant::from_nanos(number(at + 10)?),
+        })
+    }
+
+    fn offset(bytes: &[u8]) -> usize {
+        if bytes[23] == 6 { TCP_PAYLOAD } else { UDP_PAYLOAD }
+    }
+}
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Anything from zero to `most`.
+    fn up_to(&mut self, most: Nanos) -> Nanos {
+        Nanos::new(self.next() % (most.get() + 1))
+    }
+
+    /// `mean` on average, never zero, at most twice that.
+    fn around(&mut self, mean: Nanos) -> Nanos {
+        Nanos::new(self.up_to(Nanos::new(2 * mean.get())).get().max(1))
+    }
+}
+
+/// Ports for `count` hosts: access ports in one VLAN, unshaped, each pinned to its host's address.
+pub fn host_ports(count: u16) -> Vec<PortState> {
+    let sources = |port| SourcePolicy::Pinned([address_of(PortId(port))].into());
+    (0..count).map(|port| PortState { sources: sources(port), ..open_port() }).collect()
+}
+
+fn address_of(port: PortId) -> MacAddr {
+    station(u8::try_from(port.0 + 1).expect("few ports"))
+}
