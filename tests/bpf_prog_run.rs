@@ -22,6 +22,7 @@ use lockgate_ebpf_common::{
     names::{MAX_QUEUES, STEER_COUNTERS, STEER_PROGRAM, XSK_MAP},
     steer::SteerCounter,
 };
+use lockgate_tests::require;
 use nix::{net::if_::if_nametoindex, sched::CloneFlags};
 
 const XDP_DROP: u32 = 1;
@@ -460,8 +461,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 /// False, with the reason said, where the tests of this file cannot run. The namespace goes away with the test's thread.
 #[must_use]
 fn enter_network_namespace() -> bool {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIP bpf_prog_run: loading eBPF programs needs root");
+    if !require::root("bpf_prog_run") {
         return false;
     }
     nix::sched::unshare(CloneFlags::CLONE_NEWNET).unwrap();

@@ -17,12 +17,18 @@ const FDB: FdbSettings = FdbSettings { capacity: 1000, age: Nanos::from_secs(300
 
 #[derive(Clone, Debug)]
 enum Step {
-    Send { port: usize, frames: Vec<Vec<u8>> },
+    Send {
+        port: usize,
+        frames: Vec<Vec<u8>>,
+    },
     /// One worker takes a turn while the other sleeps.
     Turn(usize),
     Wait(Nanos),
     /// The device of the port takes this many frames from now on.
-    Room { port: usize, frames: usize },
+    Room {
+        port: usize,
+        frames: usize,
+    },
     Detach(usize),
     Attach(usize),
 }
@@ -80,7 +86,10 @@ fn a_stuck_port_leaves_buffers_for_the_others() {
         rig.settle(Instant::ZERO);
     }
     assert_eq!(rig.take_all(healthy).len(), 1000, "no frame of the healthy port is lost");
-    assert!(rig.drops(stuck, Direction::Egress, DropReason::BufferQuota) > 0, "the stuck one's are, and counted");
+    assert!(
+        rig.drops(stuck, Direction::Egress, DropReason::BufferQuota) > 0,
+        "the stuck one's are, and counted"
+    );
     assert_eq!(rig.drain(Instant::ZERO), 0);
 }
 

@@ -1,6 +1,8 @@
 //! The real switch and the naive one ([`ModelSwitch`]) must agree: on every frame that leaves, byte for byte, and on
 //! every drop counter.
 
+use std::num::NonZeroU8;
+
 use lockgate_dataplane::buffer::PoolSize;
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_dataplane::frame::vlan::VlanId;
@@ -35,7 +37,10 @@ struct Topology {
 #[derive(Clone, Debug)]
 enum Step {
     /// Frames that arrive together.
-    Send { port: usize, frames: Vec<Vec<u8>> },
+    Send {
+        port: usize,
+        frames: Vec<Vec<u8>>,
+    },
     Wait(Nanos),
     Detach(usize),
     Attach(usize),
@@ -121,9 +126,8 @@ impl Drops {
             let reasons = DropReason::ALL.iter();
             reasons.flat_map(move |reason| Direction::ALL.map(|direction| (port, direction, *reason)))
         });
-        let counted = keys.map(|(port, direction, reason)| {
-            ((port, direction, reason), rig.drops(port, direction, reason))
-        });
+        let counted = keys
+            .map(|(port, direction, reason)| ((port, direction, reason), rig.drops(port, direction, reason)));
         Self(counted.filter(|(_, frames)| *frames > 0).collect())
     }
 }
@@ -134,8 +138,8 @@ fn classes() -> ClassTable {
     let mut table = ClassTable {
         classes: Box::new([
             class(Service::Strict),
-            class(Service::Weighted { weight: 3 }),
-            class(Service::Weighted { weight: 1 }),
+            class(Service::Weighted { weight: NonZeroU8::new(3).unwrap() }),
+            class(Service::Weighted { weight: NonZeroU8::MIN }),
         ]),
         default: ClassId(2),
         ..ClassTable::default()
@@ -255,7 +259,9 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
         match form {
             Form::Untagged => bytes,
             Form::Tagged { pcp, vlan } => frames::tagged(pcp, vlan, &bytes),
-            Form::DoubleTagged { outer, inner } => frames::tagged(0, outer, &frames::tagged(0, inner, &bytes)),
+            Form::DoubleTagged { outer, inner } => {
+                frames::tagged(0, outer, &frames::tagged(0, inner, &bytes))
+            }
             Form::ServiceTagged { service } => frames::qinq(service, 1, &bytes),
             Form::CutTo(length) => frames::tagged(0, 1, &bytes)[..length].to_vec(),
         }
@@ -266,9 +272,17 @@ fn frame() -> impl Strategy<Value = Vec<u8>> {
 enum Form {
     Untagged,
     /// `vlan` may carry the drop eligible bit above its twelve.
-    Tagged { pcp: u8, vlan: u16 },
-    DoubleTagged { outer: u16, inner: u16 },
-    ServiceTagged { service: u16 },
+    Tagged {
+        pcp: u8,
+        vlan: u16,
+    },
+    DoubleTagged {
+        outer: u16,
+        inner: u16,
+    },
+    ServiceTagged {
+        service: u16,
+    },
     /// Tagged, and ends there.
     CutTo(usize),
 }

@@ -64,7 +64,11 @@ fn an_address_that_moves_is_followed() {
 #[test]
 fn the_limit_of_a_port_drops_or_forwards() {
     let mut story = Story::new(
-        vec![learning(2, BeyondLimit::Drop), learning(2, BeyondLimit::Forward), learning(10, BeyondLimit::Drop)],
+        vec![
+            learning(2, BeyondLimit::Drop),
+            learning(2, BeyondLimit::Forward),
+            learning(10, BeyondLimit::Drop),
+        ],
         1,
     );
     for (port, from) in [(0, 10), (1, 20)] {
@@ -93,11 +97,8 @@ fn a_full_table_forwards_and_keeps_what_it_knows() {
 #[test]
 fn the_first_source_is_pinned_until_the_port_is_gone() {
     for workers in [1, 2] {
-        let first_seen = PortState {
-            sources: SourcePolicy::FirstSeen,
-            takes_unknown_unicast: false,
-            ..open_port()
-        };
+        let first_seen =
+            PortState { sources: SourcePolicy::FirstSeen, takes_unknown_unicast: false, ..open_port() };
         let mut story = Story::new(vec![first_seen, pinned(2), pinned(3)], workers);
         story.sends(1, 2, 10, "nothing is known of port 0 yet");
         story.announces(0, 10);
@@ -127,6 +128,25 @@ fn another_worker_knows_an_address_as_long_as_it_speaks() {
     story.waits(AGE);
     story.sends(other_worker, 20, 10, "10 fell silent");
     assert_snapshot!(story.text);
+}
+
+/// What another worker learned before a frame arrived counts for that frame, also if this worker slept meanwhile.
+#[test]
+fn a_worker_that_slept_knows_what_was_learned_meanwhile() {
+    let mut rig = rig(vec![learning(10, BeyondLimit::Drop); 4], 2, 1000);
+    let (speaker, listener, sleeper, bystander) = (PortId(0), PortId(2), PortId(1), PortId(3));
+    for (port, number) in [(listener, 20), (sleeper, 30)] {
+        rig.send(port, frames::gratuitous_arp(station(number)));
+    }
+    rig.settle(Instant::ZERO);
+    ids(rig.state()).for_each(|port| drop(rig.take_all(port)));
+
+    rig.send(speaker, frames::ipv4_udp(station(20), station(10), 0, SHORTEST));
+    while rig.round_of(0, Instant::ZERO) {}
+    rig.send(sleeper, frames::ipv4_udp(station(10), station(30), 0, SHORTEST));
+    rig.settle(Instant::ZERO);
+    let received = [speaker, bystander].map(|port| rig.take_all(port).len());
+    assert_eq!(received, [1, 0], "the frame went to its destination and was not flooded");
 }
 
 /// A switch and what happened to it, a line for every frame.
@@ -194,8 +214,10 @@ impl Story {
         self.rig.send(port, frame);
         self.rig.settle(self.now);
         let ports = ids(self.rig.state());
-        let receivers: Vec<_> =
-            ports.filter(|port| !self.rig.take_all(*port).is_empty()).map(|port| port.0.to_string()).collect();
+        let receivers: Vec<_> = ports
+            .filter(|port| !self.rig.take_all(*port).is_empty())
+            .map(|port| port.0.to_string())
+            .collect();
         let after = drops(&self.rig);
         let dropped = after.into_iter().zip(before).filter(|(after, before)| after.1 > before.1);
         let dropped: Vec<_> = dropped.map(|((reason, _), _)| format!("dropped: {reason}")).collect();
@@ -210,7 +232,8 @@ impl Story {
 
 fn drops(rig: &Rig) -> Vec<(DropReason, u64)> {
     let total = |reason: DropReason| {
-        let count = |port| Direction::ALL.map(|direction| rig.drops(port, direction, reason)).iter().sum::<u64>();
+        let count =
+            |port| Direction::ALL.map(|direction| rig.drops(port, direction, reason)).iter().sum::<u64>();
         ids(rig.state()).map(count).sum()
     };
     DropReason::ALL.iter().map(|reason| (*reason, total(*reason))).collect()

@@ -1,5 +1,6 @@
 //! What classes do for a port that is asked to carry more than it may: delay, loss and shares, in both directions.
 
+use std::num::NonZeroU8;
 use std::fmt::Write;
 
 use insta::assert_snapshot;
@@ -214,7 +215,7 @@ impl Scene {
 
 /// Strict voice, then gold, silver and bronze 4 : 2 : 1; best effort is bronze.
 fn voice_and_weighted() -> ClassTable {
-    let weighted = |weight| Class { service: Service::Weighted { weight } };
+    let weighted = |weight| Class { service: Service::Weighted { weight: NonZeroU8::new(weight).unwrap() } };
     let mut table = ClassTable {
         classes: Box::new([Class { service: Service::Strict }, weighted(4), weighted(2), weighted(1)]),
         default: ClassId(3),

@@ -35,7 +35,8 @@ fn udp_at_twice_the_cap() {
     for direction in Direction::ALL {
         for (cap, measured) in CAPS {
             let run = flood(default_shaping(cap), direction, 1, Nanos::ZERO, measured);
-            writeln!(table, "{:<25} {:<12} {}", direction.to_string(), rate(cap).to_string(), run.row()).unwrap();
+            writeln!(table, "{:<25} {:<12} {}", direction.to_string(), rate(cap).to_string(), run.row())
+                .unwrap();
         }
     }
     assert_snapshot!(table);
@@ -68,8 +69,7 @@ fn udp_with_overhead() {
     assert_snapshot!(table);
 }
 
-/// The switch sees everything up to a millisecond late, arrivals and deadlines: what was earned meanwhile is not lost. The
-/// exception is a slow port with a peak close to its average, whose peak bucket holds one frame and so forgets.
+/// The switch sees everything up to a millisecond late, arrivals and deadlines: what was earned meanwhile is not lost.
 #[test]
 fn udp_with_late_wake_ups() {
     let mut table = String::from("peak         cap          error     max delay     dropped\n");
@@ -87,13 +87,16 @@ fn udp_with_late_wake_ups() {
 /// The cap is reached by a transfer that backs off on loss, with the default burst and delay.
 #[test]
 fn tcp() {
-    let mut table =
-        String::from("direction                 cap          segments  round trip  of the cap  max queue delay  lost\n");
+    let mut table = String::from(
+        "direction                 cap          segments  round trip  of the cap  max queue delay  lost\n",
+    );
     let mut transfer = |cap: u64, direction: Direction, segments, round_trip, seconds| {
         let row = transfer(cap, direction, segments, Nanos::from_millis(round_trip), seconds);
         writeln!(table, "{:<25} {:<12} {row}", direction.to_string(), rate(cap).to_string()).unwrap();
     };
-    for (cap, seconds) in [(1_000_000, 100), (10_000_000, 40), (50_000_000, 10), (200_000_000, 4), (GIGABIT, 4)] {
+    for (cap, seconds) in
+        [(1_000_000, 100), (10_000_000, 40), (50_000_000, 10), (200_000_000, 4), (GIGABIT, 4)]
+    {
         transfer(cap, Direction::Ingress, 1, 1, seconds);
         for (segments, round_trip) in [(1, 1), (1, 20), (10, 1)] {
             transfer(cap, Direction::Egress, segments, round_trip, seconds);
@@ -105,8 +108,9 @@ fn tcp() {
 /// A full burst leaves at the peak for `8B / (p − r)`, then the average holds.
 #[test]
 fn average_peak_and_burst() {
-    let mut table =
-        String::from("average      peak         burst      expected T   bytes in T         expected     then\n");
+    let mut table = String::from(
+        "average      peak         burst      expected T   bytes in T         expected     then\n",
+    );
     for (average, peak, burst) in [
         (1_000_000, 2_000_000, Bytes::from_kib(64)),
         (10_000_000, 20_000_000, Bytes::from_kib(1024)),
@@ -194,7 +198,9 @@ fn transfer(cap: u64, direction: Direction, segments: usize, round_trip: Nanos, 
     let record = sim.record(id);
     let share = permille(record.bits_per_second(from, end) * 1000 / (cap / 100));
     let queue_delay = Nanos::new(record.longest_delay(from, end).get() - round_trip.get() / 2);
-    let lost = permille(sim.rig().all_drops(shaped_port(direction), direction) * 100_000 / (record.sent * segments as u64));
+    let lost = permille(
+        sim.rig().all_drops(shaped_port(direction), direction) * 100_000 / (record.sent * segments as u64),
+    );
     assert_eq!(sim.stop(), 0);
     format!("{segments:<9} {:<11} {share:<11} {:<16} {lost}", round_trip.to_string(), micros(queue_delay))
 }

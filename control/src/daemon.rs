@@ -47,7 +47,9 @@ pub fn run(file: &Path) -> Result<(), DaemonError> {
     if !loaded.warnings.is_empty() {
         tracing::warn!("{}", loaded.warnings.render(false));
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // The servers get a thread of their own: preparing the host for a port blocks this one for a moment.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .enable_all()
         .build()
         .map_err(|error| DaemonError::new("cannot start the control side", &error))?;

@@ -42,7 +42,8 @@ fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
 /// `RUST_LOG` says what is logged; without it, `info` and above.
 fn log_to_stderr() {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let colours = io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(colours).init();
 }
 
 /// Whoever reads the output has seen enough, as `head` does.

@@ -245,3 +245,13 @@ pub fn vlan_text(vlan: &VlanMode) -> String {
 fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
+
+#[cfg(test)]
+impl Running {
+    /// A switch with this topology whose workers are gone and whose ports all wait.
+    pub(crate) fn stopped(topology: &str) -> Self {
+        let topology = crate::config::parse("test.yaml", topology).unwrap().topology;
+        let ports = topology.ports.iter().map(|_| PortStatus::waiting("it is a test".to_owned())).collect();
+        Self::new(Arc::new(topology), Arc::default(), "0", ports)
+    }
+}

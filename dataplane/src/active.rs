@@ -46,3 +46,33 @@ impl ActiveSet {
         self.list.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_in_once_however_often_it_is_inserted() {
+        let mut set = ActiveSet::new(3);
+        assert!(set.is_empty());
+        [2, 0, 2, 0].into_iter().for_each(|port| set.insert(PortId(port)));
+        assert_eq!([set.nth(0), set.nth(1), set.nth(2)], [Some(PortId(2)), Some(PortId(0)), None]);
+        set.remove(PortId(2));
+        set.remove(PortId(2));
+        assert!(!set.contains(PortId(2)) && set.contains(PortId(0)));
+    }
+
+    #[test]
+    fn a_walk_that_removes_sees_every_port() {
+        let mut set = ActiveSet::new(10);
+        (0..10).for_each(|port| set.insert(PortId(port)));
+        let (mut at, mut seen) = (0, Vec::new());
+        while let Some(port) = set.nth(at) {
+            seen.push(port.0);
+            if port.0 % 2 == 0 { set.remove(port) } else { at += 1 }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..10).collect::<Vec<_>>());
+        assert_eq!(at, 5, "the odd ones are left");
+    }
+}

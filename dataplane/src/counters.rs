@@ -139,6 +139,8 @@ pub struct FdbCounters {
     pub aged: Counter,
     /// Addresses that moved to another port.
     pub moved: Counter,
+    /// Addresses refused because they are static at another port; only the worker that received the frame counts.
+    pub refused_static: Counter,
     /// Addresses refused because the table was full.
     pub refused_table_full: Counter,
     /// Addresses refused because their port had its limit.

@@ -1,6 +1,6 @@
 //! A worker without its thread: one share of the switch, the devices of its ports, and one round over both.
 //!
-//! A round is receive → take over → release → transmit → flush → housekeeping, all at one `now`. The engine reads no
+//! A round is take over → receive → release → transmit → flush → housekeeping, all at one `now`. The engine reads no
 //! clock and never sleeps, so the complete switch runs in a unit test over memory devices and in virtual time.
 
 use std::collections::VecDeque;
@@ -14,9 +14,9 @@ use crate::verdict::DropReason;
 
 /// Empty receive calls after which a device is left alone until its descriptor is readable.
 const COLD_AFTER: u8 = 16;
-/// When a device is full, or still has frames on their way, it is asked again after this long.
+/// A device that was full is asked again after this long.
 const RETRY: Nanos = Nanos::from_micros(50);
-/// How often queue and shaper gauges of a quiet port are published.
+/// How often queue and shaper gauges are published and addresses age.
 const PUBLISH_EVERY: Nanos = Nanos::from_millis(100);
 
 /// A worker without its thread.
@@ -41,8 +41,8 @@ struct Slot {
     empty: u8,
     /// The device can be slept on, so it need not be asked while it is quiet.
     pollable: bool,
-    /// The device has frames on their way that need [`Device::flush`].
-    flushing: bool,
+    /// When [`Device::flush`] is due.
+    flush_due: Option<Instant>,
 }
 
 impl Engine {
@@ -62,37 +62,39 @@ impl Engine {
     }
 
     /// Gives `port` its device. A device it had before is detached first.
-    pub fn attach(&mut self, port: PortId, device: Box<dyn Device>) {
-        self.detach(port);
+    pub fn attach(&mut self, now: Instant, port: PortId, device: Box<dyn Device>) {
+        self.detach(now, port);
         let (backlog, pollable) = (VecDeque::with_capacity(BATCH), !device.wait_fds().is_empty());
-        self.slots[port.index()] = Some(Slot { device, backlog, empty: 0, pollable, flushing: false });
+        self.slots[port.index()] = Some(Slot { device, backlog, empty: 0, pollable, flush_due: None });
         self.attached.push(port);
         self.switch.attach(port);
     }
 
     /// Takes the device of `port` away; every frame that waits for it is dropped.
-    pub fn detach(&mut self, port: PortId) -> Option<Box<dyn Device>> {
+    pub fn detach(&mut self, now: Instant, port: PortId) -> Option<Box<dyn Device>> {
         let mut slot = self.slots[port.index()].take()?;
         slot.device.release_buffers(self.switch.pool());
         self.attached.retain(|other| *other != port);
         for frame in slot.backlog {
             self.switch.discard(port, Direction::Egress, frame, DropReason::Flushed);
         }
-        self.switch.detach(port);
+        self.switch.detach(now, port);
         Some(slot.device)
     }
 
     /// One round; whether any frame moved.
     pub fn round(&mut self, now: Instant) -> bool {
-        let mut moved = self.receive(now);
-        moved |= self.switch.take_over(now) > 0;
+        // First what the others learned: a frame that was received since must find it.
+        let mut moved = self.switch.take_over(now) > 0;
+        moved |= self.receive(now);
         self.release(now);
         moved |= self.transmit(now);
         self.flush(now);
         let in_devices = self.attached.iter().filter_map(|port| self.slots[port.index()].as_ref());
-        self.switch.housekeeping(now, in_devices.map(|slot| slot.backlog.len()).sum());
+        self.switch.account(in_devices.map(|slot| slot.backlog.len()).sum());
         if now >= self.next_publish {
             self.next_publish = now + PUBLISH_EVERY;
+            self.switch.age_addresses(now);
             for port in &self.attached {
                 self.switch.publish(now, *port);
             }
@@ -102,9 +104,10 @@ impl Engine {
 
     /// When the next round is due although nothing arrives.
     pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        let retry = self.attached.iter().filter_map(|port| self.slots[port.index()].as_ref());
-        let retry = retry.into_iter().any(|slot| slot.flushing || !slot.backlog.is_empty()).then(|| now + RETRY);
-        [self.next_release, self.next_transmit, retry].into_iter().flatten().min()
+        let slots = || self.attached.iter().filter_map(|port| self.slots[port.index()].as_ref());
+        let retry = slots().any(|slot| !slot.backlog.is_empty()).then(|| now + RETRY);
+        let flush = slots().filter_map(|slot| slot.flush_due).min();
+        [self.next_release, self.next_transmit, retry, flush].into_iter().flatten().min()
     }
 
     /// The device of `port` has something to read.
@@ -115,10 +118,12 @@ impl Engine {
     }
 
     /// Drops everything that waits, as for a stop; afterwards no buffer of this worker is in a queue or device.
-    pub fn drain(&mut self) {
-        for port in std::mem::take(&mut self.attached) {
-            self.attached.push(port);
-            drop(self.detach(port));
+    pub fn drain(&mut self, now: Instant) {
+        for port in self.attached.clone() {
+            drop(self.detach(now, port));
+        }
+        while self.switch.take_over(now) > 0 {
+            // Their ports are detached: each frame is dropped and its buffer sent home.
         }
     }
 
@@ -133,9 +138,10 @@ impl Engine {
     }
 
     /// Counters of every device.
-    pub fn device_stats(&self) -> Vec<(PortId, DeviceStats)> {
-        let stats = |port: &PortId| Some((*port, self.slots[port.index()].as_ref()?.device.stats()));
-        self.attached.iter().filter_map(stats).collect()
+    pub fn device_stats(&mut self) -> Vec<(PortId, DeviceStats)> {
+        let Self { slots, attached, .. } = self;
+        let stats = |port: &PortId| Some((*port, slots[port.index()].as_mut()?.device.stats()));
+        attached.iter().filter_map(stats).collect()
     }
 
     fn receive(&mut self, now: Instant) -> bool {
@@ -184,8 +190,10 @@ impl Engine {
             };
             let due = self.switch.transmit(now, port, BATCH, &mut slot.backlog);
             slot.device.tx_batch(&mut slot.backlog, &mut self.settled);
-            slot.flushing |= !self.settled.is_empty();
-            moved |= !self.settled.is_empty();
+            if !self.settled.is_empty() {
+                moved = true;
+                slot.flush_due = Some(now);
+            }
             for settled in self.settled.drain(..) {
                 self.switch.settle(port, settled);
             }
@@ -204,9 +212,9 @@ impl Engine {
     fn flush(&mut self, now: Instant) {
         for port in &self.attached {
             if let Some(slot) = &mut self.slots[port.index()]
-                && slot.flushing
+                && slot.flush_due.is_some_and(|due| due <= now)
             {
-                slot.flushing = slot.device.flush(now);
+                slot.flush_due = slot.device.flush(now);
             }
         }
     }
@@ -214,4 +222,205 @@ impl Engine {
 
 fn earlier(a: Option<Instant>, b: Instant) -> Option<Instant> {
     Some(a.map_or(b, |a| a.min(b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::RawFd;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+    use crate::buffer::{BufferPool, PoolSize};
+    use crate::exchange::Exchange;
+    use crate::frame::mac::MacAddr;
+    use crate::frame::vlan::VlanId;
+    use crate::id::{GroupId, WorkerId};
+    use crate::port::Capabilities;
+    use crate::port::memory::{MemoryPeer, Packet, memory_port};
+    use crate::state::{
+        ClassTable, FdbSettings, ForwardingState, PortState, Shaping, SourcePolicy, VlanMode,
+    };
+    use crate::units::{BitsPerSecond, Bytes};
+
+    const POOL: PoolSize = PoolSize { small: 512, large: 0 };
+    const A: PortId = PortId(0);
+    const B: PortId = PortId(1);
+
+    fn station(port: PortId) -> MacAddr {
+        MacAddr([2, 0, 0, 0, 0, u8::try_from(port.0).unwrap() + 1])
+    }
+
+    /// Two ports without devices, the second held to `egress`.
+    fn engine(egress: Option<Shaping>) -> Engine {
+        let port = |id, egress| PortState {
+            group: GroupId(0),
+            worker: WorkerId(0),
+            vlan: VlanMode::Access(VlanId::UNTAGGED),
+            isolated: false,
+            sources: SourcePolicy::Pinned([station(id)].into()),
+            takes_unknown_unicast: false,
+            ingress: None,
+            egress,
+        };
+        let fdb = FdbSettings { capacity: 16, age: Nanos::from_secs(300) };
+        let state = ForwardingState::new(vec![port(A, None), port(B, egress)], ClassTable::default(), fdb);
+        let exchange = Exchange::connect(&[POOL]).remove(0);
+        Engine::new(Switch::new(Instant::ZERO, WorkerId(0), Arc::new(state), POOL, POOL.small, exchange))
+    }
+
+    fn attached(engine: &mut Engine, port: PortId) -> MemoryPeer {
+        let (device, peer) = memory_port(port, 1500);
+        engine.attach(Instant::ZERO, port, Box::new(device));
+        peer
+    }
+
+    fn frame(to: PortId, from: PortId, length: usize) -> Packet {
+        let mut bytes = [&station(to).0[..], &station(from).0, &[0x88, 0xb5]].concat();
+        bytes.resize(length, 0);
+        Packet::plain(bytes)
+    }
+
+    fn flushed(engine: &Engine, port: PortId) -> u64 {
+        engine.switch().counters().direction(port, Direction::Egress).drops(DropReason::Flushed)
+    }
+
+    fn at(micros: u64) -> Instant {
+        Instant::ZERO + Nanos::from_micros(micros)
+    }
+
+    #[test]
+    fn a_frame_crosses_in_one_round() {
+        let mut engine = engine(None);
+        let (a, b) = (attached(&mut engine, A), attached(&mut engine, B));
+        a.send(frame(B, A, 60));
+        assert!(engine.round(Instant::ZERO));
+        assert_eq!(b.take(), Some(frame(B, A, 60)));
+        assert!(!engine.round(Instant::ZERO));
+        assert_eq!(engine.next_deadline(Instant::ZERO), None);
+        assert_eq!(engine.switch_mut().pool().outstanding(), 0);
+    }
+
+    #[test]
+    fn a_full_device_is_asked_again_soon_and_loses_nothing() {
+        let mut engine = engine(None);
+        let (a, b) = (attached(&mut engine, A), attached(&mut engine, B));
+        b.set_room(1);
+        (0..100).for_each(|_| a.send(frame(B, A, 60)));
+        while engine.round(Instant::ZERO) {}
+        assert_eq!(b.waiting(), 1);
+        assert_eq!(engine.next_deadline(at(7)), Some(at(7) + RETRY));
+        b.set_room(usize::MAX);
+        while engine.round(at(57)) {}
+        assert_eq!((b.waiting(), engine.next_deadline(at(57))), (100, None));
+    }
+
+    #[test]
+    fn a_port_that_loses_its_device_drops_what_waits_for_it() {
+        let mut engine = engine(None);
+        let (a, b) = (attached(&mut engine, A), attached(&mut engine, B));
+        b.set_room(0);
+        (0..100).for_each(|_| a.send(frame(B, A, 60)));
+        while engine.round(Instant::ZERO) {}
+        assert!(engine.detach(Instant::ZERO, B).is_some());
+        assert_eq!(flushed(&engine, B), 100, "in the queue and in front of the device");
+        a.send(frame(B, A, 60));
+        engine.round(Instant::ZERO);
+        let counters = engine.switch().counters();
+        assert_eq!(counters.direction(B, Direction::Egress).drops(DropReason::PortDown), 1);
+        assert_eq!(counters.flow.accounting_error.value(), 0);
+        assert!(engine.detach(Instant::ZERO, B).is_none(), "it has none any more");
+        assert_eq!(engine.switch_mut().pool().outstanding(), 0);
+    }
+
+    #[test]
+    fn a_port_comes_back_with_a_new_device() {
+        let mut engine = engine(None);
+        let (a, stuck) = (attached(&mut engine, A), attached(&mut engine, B));
+        stuck.set_room(0);
+        a.send(frame(B, A, 60));
+        engine.round(Instant::ZERO);
+        let b = attached(&mut engine, B);
+        assert_eq!(flushed(&engine, B), 1, "what waited for the old device");
+        a.send(frame(B, A, 60));
+        engine.round(Instant::ZERO);
+        assert_eq!((stuck.waiting(), b.waiting()), (0, 1));
+    }
+
+    #[test]
+    fn the_deadline_is_the_instant_the_next_frame_has_credit() {
+        let shaping = Shaping {
+            average: BitsPerSecond::new(8_000_000).unwrap(),
+            peak: None,
+            burst: Bytes::new(1000),
+            max_delay: Nanos::from_millis(20),
+            overhead: Bytes::new(0),
+        };
+        let mut engine = engine(Some(shaping));
+        let (a, b) = (attached(&mut engine, A), attached(&mut engine, B));
+        (0..3).for_each(|_| a.send(frame(B, A, 1000)));
+        engine.round(Instant::ZERO);
+        for (left, due) in [(1, Some(at(1000))), (2, Some(at(2000))), (3, None)] {
+            assert_eq!(b.waiting(), left);
+            let now = at((left as u64 - 1) * 1000);
+            assert_eq!(engine.next_deadline(now), due);
+            if let Some(due) = due {
+                engine.round(due - Nanos::new(1));
+                assert_eq!(b.waiting(), left, "a nanosecond early");
+                engine.round(due);
+            }
+        }
+    }
+
+    #[test]
+    fn a_stop_drops_what_waits_and_gets_every_buffer_back() {
+        let mut engine = engine(None);
+        let (a, b) = (attached(&mut engine, A), attached(&mut engine, B));
+        b.set_room(10);
+        (0..100).for_each(|_| a.send(frame(B, A, 60)));
+        while engine.round(Instant::ZERO) {}
+        engine.drain(Instant::ZERO);
+        assert_eq!((b.waiting(), flushed(&engine, B)), (10, 90));
+        assert_eq!((engine.switch_mut().pool().outstanding(), engine.switch().queued()), (0, 0));
+    }
+
+    /// Counts how often it is asked.
+    struct Quiet(Arc<AtomicUsize>);
+
+    impl Device for Quiet {
+        fn capabilities(&self) -> Capabilities {
+            memory_port(A, 1500).0.capabilities()
+        }
+
+        fn rx_batch(&mut self, _: &mut BufferPool, _: &mut Vec<Frame>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+
+        fn tx_batch(&mut self, _: &mut VecDeque<Frame>, _: &mut Vec<Settled>) {}
+
+        fn flush(&mut self, _: Instant) -> Option<Instant> {
+            None
+        }
+
+        fn stats(&mut self) -> DeviceStats {
+            DeviceStats::default()
+        }
+
+        fn wait_fds(&self) -> Vec<RawFd> {
+            vec![0]
+        }
+    }
+
+    #[test]
+    fn a_device_that_stays_quiet_is_left_alone_until_it_has_something() {
+        let mut engine = engine(None);
+        let asked = Arc::new(AtomicUsize::new(0));
+        engine.attach(Instant::ZERO, A, Box::new(Quiet(asked.clone())));
+        (0..100).for_each(|_| _ = engine.round(Instant::ZERO));
+        assert_eq!(asked.load(Relaxed), COLD_AFTER.into());
+        engine.ready(A);
+        engine.round(Instant::ZERO);
+        assert_eq!(asked.load(Relaxed), usize::from(COLD_AFTER) + 1);
+        engine.ready(PortId(99));
+    }
 }

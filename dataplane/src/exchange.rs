@@ -2,8 +2,8 @@
 //!
 //! Each ordered pair of workers has a bounded single-producer single-consumer ring for frames and one for buffers. A
 //! full frame ring refuses the frame, which the sender counts; a buffer ring has room for every buffer there is, so it
-//! is never full. Addresses travel in a bounded channel per receiver: an event that finds it full is lost, and repeated
-//! when the table entry is next announced.
+//! is never full. Addresses travel in a bounded channel per receiver: a learned one that finds it half full is not sent,
+//! and is repeated when the table entry is next announced.
 
 use std::sync::Arc;
 
@@ -21,6 +21,9 @@ use crate::id::{PortId, WorkerId};
 const FRAME_RING: usize = 1024;
 /// Table events that wait for one worker at most.
 const EVENT_CHANNEL: usize = 4096;
+/// Learned addresses use only so much of the channel, so that a flood of them never crowds out an event that is not
+/// repeated: one of the others is rare, a few for each port and VLAN.
+const LEARNED_EVENTS: usize = EVENT_CHANNEL / 2;
 
 /// News about the MAC table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +150,12 @@ impl Exchange {
 
     /// Sends an event to every other worker; how many did not get it.
     pub fn tell_all(&mut self, event: FdbEvent) -> u64 {
-        self.peers.iter_mut().flatten().map(|peer| u64::from(peer.events.try_send(event).is_err())).sum()
+        let room = if matches!(event, FdbEvent::Learned { .. }) { LEARNED_EVENTS } else { EVENT_CHANNEL };
+        let tell = |peer: &mut Peer| {
+            peer.notify = true;
+            peer.events.len() >= room || peer.events.try_send(event).is_err()
+        };
+        self.peers.iter_mut().flatten().map(|peer| u64::from(tell(peer))).sum()
     }
 
     /// An event from another worker.
@@ -187,4 +195,97 @@ fn grid<T>(count: usize, ring: impl Fn(usize, usize) -> (Producer<T>, Consumer<T
         None => (None, None),
     };
     (0..count).map(|from| (0..count).map(|to| cell(from, to)).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::BufferPool;
+
+    const POOL: PoolSize = PoolSize { small: FRAME_RING + 8, large: 0 };
+    const PORT: PortId = PortId(7);
+
+    fn workers<const N: usize>() -> ([Exchange; N], [BufferPool; N]) {
+        let exchanges = Exchange::connect(&[POOL; N]).try_into().unwrap();
+        let mut home = 0..;
+        (exchanges, std::array::from_fn(|_| BufferPool::new(WorkerId(home.next().unwrap()), POOL)))
+    }
+
+    fn frame(mark: u8, pool: &mut BufferPool) -> Frame {
+        Frame::copy_from(&[mark; 60], PORT, pool).unwrap()
+    }
+
+    fn marks(exchange: &mut Exchange) -> Vec<u8> {
+        std::iter::from_fn(|| exchange.frame())
+            .map(|(port, frame)| (port == PORT).then(|| frame.bytes()[0]).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn frames_arrive_in_order_and_only_at_their_worker() {
+        let ([mut a, mut b, mut c], [mut pool, ..]) = workers::<3>();
+        for mark in 0..3 {
+            a.hand_over(WorkerId(1), PORT, frame(mark, &mut pool)).unwrap();
+        }
+        assert_eq!(a.take_notified().collect::<Vec<_>>(), [WorkerId(1)]);
+        assert_eq!(a.take_notified().count(), 0, "once is enough");
+        assert!(b.has_frames() && !c.has_frames());
+        assert_eq!(marks(&mut b), [0, 1, 2]);
+        assert_eq!(marks(&mut c), []);
+    }
+
+    #[test]
+    fn a_full_ring_gives_the_frame_back() {
+        let ([mut a, mut b], [mut pool, _]) = workers::<2>();
+        for _ in 0..FRAME_RING {
+            a.hand_over(WorkerId(1), PORT, frame(1, &mut pool)).unwrap();
+        }
+        let refused = a.hand_over(WorkerId(1), PORT, frame(2, &mut pool)).unwrap_err();
+        assert_eq!(refused.bytes()[0], 2);
+        assert_eq!(marks(&mut b).len(), FRAME_RING);
+    }
+
+    #[test]
+    fn no_worker_is_starved_by_another_that_sends_more() {
+        let ([mut a, mut b, mut c], [mut pool_a, mut pool_b, _]) = workers::<3>();
+        for _ in 0..4 {
+            a.hand_over(WorkerId(2), PORT, frame(1, &mut pool_a)).unwrap();
+        }
+        b.hand_over(WorkerId(2), PORT, frame(2, &mut pool_b)).unwrap();
+        assert_eq!(marks(&mut c), [1, 2, 1, 1, 1]);
+    }
+
+    #[test]
+    fn every_buffer_of_a_pool_finds_its_way_home() {
+        let ([mut a, mut b], [mut pool, _]) = workers::<2>();
+        while let Some(buf) = pool.take(60) {
+            b.give_back(buf);
+        }
+        assert_eq!(pool.outstanding(), POOL.small);
+        while let Some(buf) = a.returned() {
+            pool.release(buf);
+        }
+        assert_eq!(pool.outstanding(), 0);
+    }
+
+    #[test]
+    fn an_event_reaches_every_other_worker_or_is_counted_as_lost() {
+        let ([mut a, mut b, mut c], _) = workers::<3>();
+        let event = FdbEvent::Flush { port: PORT };
+        assert_eq!(a.tell_all(event), 0);
+        assert_eq!([a.event(), b.event(), b.event(), c.event()], [None, Some(event), None, Some(event)]);
+        let lost: u64 = (0..=EVENT_CHANNEL).map(|_| a.tell_all(event)).sum();
+        assert_eq!(lost, 2, "one event too many for two channels");
+    }
+
+    #[test]
+    fn free_buffers_abroad_are_what_their_worker_published() {
+        let ([mut a, _b], _) = workers::<2>();
+        assert_eq!(a.free_buffers(WorkerId(1), true), 0, "unknown");
+        let counters = [0, 1].map(|_| WorkerCounters::new(0));
+        a.watch(&counters);
+        counters[1].flow.free_small.set(12);
+        counters[1].flow.free_large.set(3);
+        assert_eq!([true, false].map(|small| a.free_buffers(WorkerId(1), small)), [12, 3]);
+    }
 }

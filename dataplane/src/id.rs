@@ -84,7 +84,7 @@ impl Direction {
 
 impl fmt::Display for Direction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+        f.pad(match self {
             Self::Ingress => "ingress (port → switch)",
             Self::Egress => "egress (switch → port)",
         })

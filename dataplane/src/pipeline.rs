@@ -52,8 +52,7 @@ impl Switch {
         let port = state.port(frame.ingress);
         let headers = Headers::parse(frame.bytes()).map_err(|_| DropReason::Malformed)?;
         classify::classify(frame, &headers, &port.vlan, &state.classes)?;
-        let PortRuntime { first_seen, .. } = &mut self.ports[frame.ingress.index()];
-        ingress_policy::admit(frame, &port.sources, first_seen)
+        ingress_policy::admit(frame, &port.sources, self.ports[frame.ingress.index()].first_seen)
     }
 
     fn shape_ingress(&mut self, now: Instant, frame: Frame) {
@@ -63,7 +62,10 @@ impl Switch {
             return self.forward(now, frame);
         }
         match ingress_shaper::admit(now, frame, queue, &mut self.slab, free) {
-            Admission::Pass(frame) => self.forward(now, frame),
+            Admission::Pass(frame) => {
+                queue.record(now, &frame, &self.counters.direction(port, Direction::Ingress).shaper);
+                self.forward(now, frame);
+            }
             Admission::Held => self.ingress_waiting.insert(port),
             Admission::Refused(frame, bound) => {
                 self.discard(port, Direction::Ingress, frame, bound_reason(bound, true));
@@ -90,7 +92,8 @@ impl Switch {
     /// Learn, find, hand to the egress port's queue.
     fn forward(&mut self, now: Instant, frame: Frame) {
         let ingress = frame.ingress;
-        match lookup::learn(now, &frame, &self.state.port(ingress).sources, &mut self.fdb) {
+        let first_seen = &mut self.ports[ingress.index()].first_seen;
+        match lookup::learn(now, &frame, &self.state.port(ingress).sources, first_seen, &mut self.fdb) {
             Ok(announce) => self.announce(announce, &frame),
             Err(reason) => return self.discard(ingress, Direction::Ingress, frame, reason),
         }

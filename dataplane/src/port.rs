@@ -96,12 +96,11 @@ pub trait Device: Send {
     /// Gives back buffers the device holds between calls. Called once, before the device is closed.
     fn release_buffers(&mut self, _pool: &mut BufferPool) {}
 
-    /// Pushes out what [`Self::tx_batch`] placed in a ring. Called once per worker round while it returns `true`,
-    /// which means "something is still on its way".
-    fn flush(&mut self, now: Instant) -> bool;
+    /// Pushes out what [`Self::tx_batch`] placed in a ring; when to call it again, if something is still on its way.
+    fn flush(&mut self, now: Instant) -> Option<Instant>;
 
     /// The device's own counters.
-    fn stats(&self) -> DeviceStats;
+    fn stats(&mut self) -> DeviceStats;
 
     /// Descriptors that become readable when frames are waiting. Empty for a device without any.
     fn wait_fds(&self) -> Vec<RawFd>;

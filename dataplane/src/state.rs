@@ -1,6 +1,8 @@
 //! What a worker reads: the topology with names resolved to dense integers and lists precomputed. Immutable; control
 //! builds it and publishes it whole.
 
+use std::num::NonZeroU8;
+
 use crate::frame::mac::MacAddr;
 use crate::frame::vlan::{VlanId, VlanSet};
 use crate::id::{ClassId, GroupId, PortId, WorkerId};
@@ -155,14 +157,14 @@ pub enum Service {
     /// 1996).
     Weighted {
         /// 1 to 255.
-        weight: u8,
+        weight: NonZeroU8,
     },
 }
 
 impl Default for ClassTable {
     fn default() -> Self {
         Self {
-            classes: Box::new([Class { service: Service::Weighted { weight: 1 } }]),
+            classes: Box::new([Class { service: Service::Weighted { weight: NonZeroU8::MIN } }]),
             by_pcp: [None; 8],
             by_dscp: [None; 64],
             default: ClassId(0),

@@ -18,8 +18,9 @@ use crate::table::frame_list::FrameSlab;
 use crate::time::Instant;
 use crate::verdict::DropReason;
 
-/// Most MAC table entries looked at for ageing in one round.
-const AGE_BUDGET: usize = 16;
+/// Most MAC table entries looked at for ageing at a time: some microseconds' work, which gets around a large table in
+/// seconds.
+const AGE_BUDGET: usize = 1024;
 /// Most events from other workers handled in one round.
 const EVENT_BUDGET: usize = 64;
 
@@ -117,11 +118,12 @@ impl Switch {
     }
 
     /// The port's device is gone: its waiting frames are dropped, its first-seen and learned addresses forgotten.
-    pub fn detach(&mut self, port: PortId) {
+    pub fn detach(&mut self, now: Instant, port: PortId) {
         let runtime = &mut self.ports[port.index()];
         runtime.attached = false;
         runtime.first_seen = None;
         self.flush_queues(port);
+        self.publish(now, port);
         self.fdb.flush_port(port);
         self.tell_all(FdbEvent::Flush { port });
     }
@@ -155,8 +157,19 @@ impl Switch {
         taken
     }
 
-    /// Ages a few table entries and publishes gauges; once per round.
-    pub fn housekeeping(&mut self, now: Instant, in_devices: usize) {
+    /// Publishes what is in flight; once per round.
+    pub fn account(&mut self, in_devices: usize) {
+        let counters = &self.counters;
+        let queued = self.slab.used() + in_devices;
+        counters.flow.queued.set(queued);
+        counters.flow.accounting_error.set(counters.flow.imbalance(queued));
+        counters.flow.buffers_outstanding.set(self.pool.outstanding());
+        counters.flow.free_small.set(self.pool.free_small());
+        counters.flow.free_large.set(self.pool.free_large());
+    }
+
+    /// Ages a part of the MAC table and publishes how it stands; several times a second.
+    pub fn age_addresses(&mut self, now: Instant) {
         self.fdb.age(now, AGE_BUDGET);
         let (counters, totals) = (&self.counters, self.fdb.totals());
         counters.fdb.entries.set(self.fdb.len());
@@ -165,12 +178,7 @@ impl Switch {
         counters.fdb.moved.publish(totals.moved);
         counters.fdb.refused_table_full.publish(totals.refused_table_full);
         counters.fdb.refused_port_limit.publish(totals.refused_port_limit);
-        let queued = self.slab.used() + in_devices;
-        counters.flow.queued.set(queued);
-        counters.flow.accounting_error.set(counters.flow.imbalance(queued));
-        counters.flow.buffers_outstanding.set(self.pool.outstanding());
-        counters.flow.free_small.set(self.pool.free_small());
-        counters.flow.free_large.set(self.pool.free_large());
+        counters.fdb.refused_static.publish(totals.refused_static);
     }
 
     /// Publishes the queues and shapers of one port.

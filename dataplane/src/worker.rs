@@ -9,6 +9,7 @@ pub mod poller;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use std::{io, thread};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -36,6 +37,8 @@ const CHECK_EVERY: u32 = 32;
 const SHORTEST_SLEEP: Nanos = Nanos::from_micros(3);
 /// A worker with devices wakes this often to age the MAC table and publish its gauges.
 const HOUSEKEEPING: Nanos = Nanos::from_millis(250);
+/// A worker answers between two rounds; one that has not after this long hangs.
+const ANSWER: Duration = Duration::from_secs(5);
 /// Commands that wait for one worker at most.
 const COMMANDS: usize = 64;
 
@@ -72,9 +75,9 @@ struct Handle {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A worker is gone: its thread panicked.
+/// A worker is gone: its thread panicked or hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("worker {} is gone: its thread ended unexpectedly; restart lockgate", .0.0)]
+#[error("worker {} is gone: its thread ended or hangs; restart lockgate", .0.0)]
 pub struct WorkerGone(pub WorkerId);
 
 /// Why a device could not be attached.
@@ -196,7 +199,7 @@ impl Workers {
         let (sender, reply) = bounded(1);
         handle.commands.send(command(sender)).map_err(|_| gone)?;
         handle.waker.wake();
-        reply.recv().map_err(|_| gone)
+        reply.recv_timeout(ANSWER).map_err(|_| gone)
     }
 }
 
@@ -225,6 +228,7 @@ impl Worker {
             until_check = until_check.saturating_sub(1);
             if until_check == 0 || !moved {
                 until_check = CHECK_EVERY;
+                self.count_busy(now, &mut awake_since);
                 if self.obey(now).is_break() {
                     return;
                 }
@@ -243,14 +247,19 @@ impl Worker {
     }
 
     fn sleep(&mut self, timeout: Nanos, awake_since: &mut Instant) {
-        let rounds = &self.engine.switch().counters().rounds;
-        rounds.busy_nanos.add(self.clock.now().saturating_since(*awake_since).get());
-        rounds.sleeps.add(1);
+        self.count_busy(self.clock.now(), awake_since);
+        self.engine.switch().counters().rounds.sleeps.add(1);
         let Self { engine, poller, inbox, .. } = self;
         poller.prepare_sleep();
         let has_work = !inbox.is_empty() || engine.switch_mut().exchange().has_frames();
         poller.sleep(if has_work { Nanos::ZERO } else { timeout }, |port| engine.ready(port));
         *awake_since = self.clock.now();
+    }
+
+    /// Counts the time spent awake until `now`.
+    fn count_busy(&self, now: Instant, awake_since: &mut Instant) {
+        self.engine.switch().counters().rounds.busy_nanos.add(now.saturating_since(*awake_since).get());
+        *awake_since = now;
     }
 
     fn count_round(&self, moved: bool) {
@@ -271,17 +280,16 @@ impl Worker {
         while let Ok(command) = self.inbox.try_recv() {
             // A caller that no longer waits for its answer needs none.
             match command {
-                Command::Attach { port, device, done } => _ = done.send(self.attach(port, device)),
+                Command::Attach { port, device, done } => _ = done.send(self.attach(now, port, device)),
                 Command::Detach { port, done } => {
-                    drop(self.engine.detach(port));
+                    drop(self.engine.detach(now, port));
                     _ = done.send(());
                 }
                 Command::Fdb { reply } => _ = reply.send(self.engine.switch().fdb().rows(now)),
                 Command::Devices { reply } => _ = reply.send(self.engine.device_stats()),
                 Command::Stop { reply } => {
-                    self.engine.drain();
+                    self.engine.drain(now);
                     let switch = self.engine.switch_mut();
-                    switch.take_over(now);
                     let accounting_error = switch.counters().flow.imbalance(switch.queued());
                     _ = reply.send(Stopped { outstanding: switch.pool().outstanding(), accounting_error });
                     return std::ops::ControlFlow::Break(());
@@ -291,11 +299,11 @@ impl Worker {
         std::ops::ControlFlow::Continue(())
     }
 
-    fn attach(&mut self, port: PortId, device: Box<dyn Device>) -> io::Result<()> {
+    fn attach(&mut self, now: Instant, port: PortId, device: Box<dyn Device>) -> io::Result<()> {
         for fd in device.wait_fds() {
             self.poller.watch(port, fd)?;
         }
-        self.engine.attach(port, device);
+        self.engine.attach(now, port, device);
         Ok(())
     }
 }

@@ -23,8 +23,11 @@ CAPS = [
 ]
 DIRECTIONS = ("ingress (port → switch)", "egress (switch → port)")
 
-# What the switch must reach.
-MEAN_ERROR = 0.01
+# What the switch must reach: mean rate against the cap, lowest and highest. What UDP offers is always too much, so the
+# mean shows the shaper alone; TCP has to find the rate by itself.
+MEAN = {"UDP": (0.99, 1.01), "TCP": (0.95, 1.01)}
+# On a machine that does other things too, one bad second proves nothing.
+TRIES = 2
 # A sender that offers less than this does not overload the cap, so the row would prove nothing.
 OVERLOAD = 1.1
 # `max_delay` is 20 ms by default; what comes on top is the host's.
@@ -57,6 +60,7 @@ def demonstrate(report, switch):
     show_full_size(report)
     show_uncapped(report, servers)
     show_capped(report, servers)
+    show_ping_through_a_full_cap(report, servers)
     show_drops(report, switch)
     show_books(report, switch, servers)
     return own, started
@@ -130,37 +134,54 @@ def show_capped(report, servers):
     )
     for cap_name, cap, subnet, interface in CAPS:
         for direction in DIRECTIONS:
+            source, target = ("a", "b") if direction.startswith("ingress") else ("b", "a")
+            source, target_address = namespace(source), f"10.77.{subnet}.{MEMBERS[target][1]}"
             for protocol in ("TCP", "UDP"):
-                source, target = ("a", "b") if direction.startswith("ingress") else ("b", "a")
-                target_address = f"10.77.{subnet}.{MEMBERS[target][1]}"
-                transfer, ping = None, None
-                if protocol == "UDP":
-                    transfer = Flood(namespace(source), target_address, CAPPED_SECONDS, 2 * cap)
-                else:
-                    transfer = Iperf(namespace(source), target_address, CAPPED_SECONDS)
-                # Among TCP, since half of the echoes would be lost in twice the load of UDP.
-                if protocol == "TCP" and cap == CAPS[0][1]:
-                    ping = measure.start_ping(namespace(source), target_address, count=100, interval_s=0.05)
-                rate = measure.wire_rate(transfer, servers[target], interface, WINDOW_SECONDS)
-                judge_cap(report, cap_name, cap, direction, protocol, rate)
-                if ping:
-                    judge_ping(report, cap_name, direction, measure.finish_ping(ping))
+                for attempt in range(1, TRIES + 1):
+                    if protocol == "UDP":
+                        transfer = Flood(source, target_address, CAPPED_SECONDS, 2 * cap)
+                    else:
+                        transfer = Iperf(source, target_address, CAPPED_SECONDS)
+                    rate = measure.wire_rate(transfer, servers[target], interface, WINDOW_SECONDS)
+                    fault = judge_cap(cap_name, cap, direction, protocol, rate)
+                    if not fault:
+                        break
+                report_cap(report, cap_name, cap, direction, protocol, rate, attempt, fault)
 
 
-def judge_cap(report, cap_name, cap, direction, protocol, rate):
-    error = rate.wire / cap - 1
-    fault = None
+def judge_cap(cap_name, cap, direction, protocol, rate):
     if protocol == "UDP" and rate.offered < OVERLOAD * cap:
-        fault = f"UDP at {cap_name}: the sender offered only {mbit(rate.offered)}, too little to judge the cap"
-    elif abs(error) > MEAN_ERROR:
-        fault = f"{protocol} {direction} at {cap_name}: {percent(error)}"
-    offered = f"offered {mbit(rate.offered)}" if protocol == "UDP" else f"{rate.retransmits} retransmits"
+        return f"UDP at {cap_name}: the sender offered only {mbit(rate.offered)}, too little to judge the cap"
+    lowest, highest = MEAN[protocol]
+    if not lowest <= rate.wire / cap <= highest:
+        return f"{protocol} {direction} at {cap_name}: {percent(rate.wire / cap - 1)}"
+    return None
+
+
+def report_cap(report, cap_name, cap, direction, protocol, rate, attempt, fault):
+    error = rate.wire / cap - 1
+    note = f"offered {mbit(rate.offered)}" if protocol == "UDP" else f"{rate.retransmits} retransmits"
+    if attempt > 1:
+        note += f", try {attempt}"
     report.row(
-        cap_name, direction, protocol, percent(error), mbit(rate.wire).rjust(15), offered,
+        cap_name, direction, protocol, percent(error), mbit(rate.wire).rjust(15), note,
         fault=fault, cap_bits_per_second=cap, direction=direction.split()[0], protocol=protocol, error=error,
         wire_bits_per_second=rate.wire, offered_bits_per_second=rate.offered, window_seconds=rate.seconds,
-        retransmits=rate.retransmits,
+        retransmits=rate.retransmits, attempt=attempt,
     )  # fmt: skip
+
+
+def show_ping_through_a_full_cap(report, servers):
+    cap_name, _, subnet, interface = CAPS[0]
+    report.section(f"Ping through the {cap_name} cap while TCP fills it")
+    for direction in DIRECTIONS:
+        source, target = ("a", "b") if direction.startswith("ingress") else ("b", "a")
+        source, target_address = namespace(source), f"10.77.{subnet}.{MEMBERS[target][1]}"
+        load = Iperf(source, target_address, CAPPED_SECONDS)
+        measure.wait_until_settled(load, servers[target], interface)
+        ping = measure.finish_ping(measure.start_ping(source, target_address, count=80, interval_s=0.05))
+        load.report()
+        judge_ping(report, cap_name, direction, ping)
 
 
 def judge_ping(report, cap_name, direction, ping):
@@ -169,7 +190,7 @@ def judge_ping(report, cap_name, direction, ping):
     if p50 is None or p50 > PING_P50_MS:
         fault = f"ping through the saturated {cap_name} {direction}: median {ms(p50)}"
     report.row(
-        cap_name, direction, "ping meanwhile", "", f"p50 {ms(p50)}, p99 {ms(p99)}", f"{ping.received} of {ping.sent}",
+        cap_name, direction, f"{ping.received} of {ping.sent}", "", f"p50 {ms(p50)}, p99 {ms(p99)}",
         fault=fault, direction=direction.split()[0], ping_p50_ms=p50, ping_p99_ms=p99,
         sent=ping.sent, received=ping.received,
     )  # fmt: skip

@@ -55,8 +55,17 @@ def start(name, *command):
     """Starts a process that is recorded under `name` and writes to its log."""
     RECORDS.mkdir(mode=0o755, exist_ok=True)
     with log_of(name).open("wb") as log:
-        # Its own session: Ctrl-C reaches the demo, which then stops the others in order.
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        return _start(name, command, stdout=log, stderr=log)
+
+
+def start_piped(name, *command):
+    """Starts a process that is recorded under a name of its own; the caller reads what it prints."""
+    return _start(f"{name}-{len(_own)}", command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def _start(name, command, **streams):
+    # Its own session: Ctrl-C reaches the demo, which then stops the others in order.
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **streams)
     _own[process.pid] = process
     stat = _stat(process.pid)
     (RECORDS / f"{name}.pid").write_text(f"{process.pid} {stat[1] if stat else 0}")

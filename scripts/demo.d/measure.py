@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from host import HostError, inside
+from host import HostError, inside, start_piped
 
 MTU_BYTES = 1500
 ICMP_HEADER_BYTES = 8
@@ -55,7 +55,7 @@ def start_ping(namespace, address, count, interval_s, *, full_size_family=None):
     if full_size_family:
         size = ("-M", "do", "-s", str(MTU_BYTES - IP_HEADER_BYTES[full_size_family] - ICMP_HEADER_BYTES))
     command = ("ping", "-n", "-c", str(count), "-i", str(interval_s), "-W", "1", *size, address)
-    return _spawn(namespace, *command), count
+    return start_piped("ping", *inside(namespace, *command)), count
 
 
 def finish_ping(started):
@@ -93,7 +93,7 @@ class Iperf:
         protocol = ("-u", "-b", "0", "-l", str(UDP_PAYLOAD_BYTES)) if udp else ()
         command = ("iperf3", "-J", "-c", address, "-t", str(seconds), "--connect-timeout", "3000", *protocol)
         self.seconds = seconds
-        self.process = _spawn(namespace, *command)
+        self.process = start_piped("sender", *inside(namespace, *command))
 
     def report(self):
         """The end of iperf3's own report, once it has ended."""
@@ -120,7 +120,7 @@ class Flood:
     def __init__(self, namespace, address, seconds, bits_per_second):
         self.seconds = seconds
         command = (sys.executable, "-B", FLOOD, "send", address, str(bits_per_second), str(seconds))
-        self.process = _spawn(namespace, *command)
+        self.process = start_piped("sender", *inside(namespace, *command))
 
     def describe(self, rate):
         rate.offered = int(_finish(self.process, self.seconds, "the UDP sender")) * 8 / self.seconds
@@ -128,8 +128,7 @@ class Flood:
 
 def wire_rate(transfer, receiver_pid, interface, window_s):
     """The rate at which the receiving interface counts while `transfer` runs, after it has settled."""
-    _wait_for_load(transfer, receiver_pid, interface)
-    time.sleep(SETTLE_SECONDS)
+    wait_until_settled(transfer, receiver_pid, interface)
     since, first = time.monotonic(), received_bytes(receiver_pid, interface)
     time.sleep(window_s)
     until, last = time.monotonic(), received_bytes(receiver_pid, interface)
@@ -140,8 +139,8 @@ def wire_rate(transfer, receiver_pid, interface, window_s):
     return rate
 
 
-def _wait_for_load(transfer, receiver_pid, interface):
-    """iperf3's own connection takes some frames before the load begins."""
+def wait_until_settled(transfer, receiver_pid, interface):
+    """Waits until load arrives, after the few frames of iperf3's own connection, and has found its rate."""
     before = received_bytes(receiver_pid, interface)
     deadline = time.monotonic() + START_SECONDS
     while received_bytes(receiver_pid, interface) - before < LOAD_BYTES:
@@ -149,10 +148,7 @@ def _wait_for_load(transfer, receiver_pid, interface):
             transfer.process.kill()
             raise HostError(f"nothing comes through to {interface}")
         time.sleep(0.005)
-
-
-def _spawn(namespace, *command):
-    return subprocess.Popen(inside(namespace, *command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    time.sleep(SETTLE_SECONDS)
 
 
 def _finish(process, seconds, what):

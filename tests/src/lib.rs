@@ -1,8 +1,17 @@
 //! What the tests share: named frames, the switch over memory ports, a naive model of it, a simulator around it, and the
 //! gate in front of tests that need privileges.
 
+pub mod clock;
 pub mod frames;
+pub mod http;
+pub mod internet_checksum;
 pub mod model;
+pub mod netns;
+pub mod packet_socket;
+pub mod process;
+pub mod prometheus;
 pub mod require;
 pub mod rig;
 pub mod sim;
+pub mod switch;
+pub mod traffic;

@@ -59,7 +59,8 @@ impl ModelSwitch {
         for (index, port) in ports.iter().enumerate() {
             let SourcePolicy::Pinned(macs) = &port.sources else { continue };
             for vlan in vlans(&port.vlan) {
-                let entry = |mac: &MacAddr| Entry { vlan, mac: *mac, port: id(index), kind: Kind::Configured };
+                let entry =
+                    |mac: &MacAddr| Entry { vlan, mac: *mac, port: id(index), kind: Kind::Configured };
                 entries.extend(macs.iter().map(entry));
             }
         }
@@ -142,7 +143,7 @@ impl ModelSwitch {
         }
         let is_own = match &port.sources {
             SourcePolicy::Pinned(macs) => macs.contains(&source),
-            SourcePolicy::FirstSeen => *self.first_seen[ingress.index()].get_or_insert(source) == source,
+            SourcePolicy::FirstSeen => self.first_seen[ingress.index()].is_none_or(|first| first == source),
             SourcePolicy::Learn { .. } => true,
         };
         match is_own {
@@ -161,6 +162,7 @@ impl ModelSwitch {
             // Its addresses are all in the list already.
             SourcePolicy::Pinned(_) => return Ok(()),
             SourcePolicy::FirstSeen => {
+                self.first_seen[port.index()] = Some(mac);
                 known.map(|at| self.entries.remove(at));
                 self.entries.push(Entry { vlan, mac, port, kind: Kind::FirstSeen });
                 return Ok(());

@@ -25,6 +25,8 @@ pub struct Rig {
     peers: Vec<MemoryPeer>,
     state: Arc<ForwardingState>,
     mtu: u32,
+    /// Of the latest round.
+    now: Instant,
 }
 
 impl Rig {
@@ -43,7 +45,7 @@ impl Rig {
         switches.iter_mut().for_each(|switch| switch.exchange().watch(&counters));
         let engines = switches.into_iter().map(Engine::new).collect();
         let peers = ids(&state).map(|port| memory_port(port, mtu).1).collect();
-        let mut rig = Self { engines, counters, peers, state, mtu };
+        let mut rig = Self { engines, counters, peers, state, mtu, now: Instant::ZERO };
         ids(&rig.state.clone()).for_each(|port| rig.attach(port));
         // As threads do, every worker turns before the first frame arrives.
         rig.rounds(Instant::ZERO, 1);
@@ -54,12 +56,14 @@ impl Rig {
     pub fn attach(&mut self, port: PortId) {
         let (device, peer) = memory_port(port, self.mtu);
         self.peers[port.index()] = peer;
-        self.engine_of(port).attach(port, Box::new(device));
+        let now = self.now;
+        self.engine_of(port).attach(now, port, Box::new(device));
     }
 
     /// Takes the device of `port` away.
     pub fn detach(&mut self, port: PortId) {
-        drop(self.engine_of(port).detach(port));
+        let now = self.now;
+        drop(self.engine_of(port).detach(now, port));
     }
 
     /// The far end of `port`.
@@ -94,6 +98,7 @@ impl Rig {
     /// # Panics
     /// As [`Self::round`].
     pub fn round_of(&mut self, worker: usize, now: Instant) -> bool {
+        self.now = now;
         let moved = self.engines[worker].round(now);
         let error = self.counters[worker].flow.accounting_error.value();
         assert_eq!(error, 0, "frames unaccounted for at worker {worker}");
@@ -123,7 +128,7 @@ impl Rig {
 
     /// Detaches every port, drops what waits and lets every buffer go home; how many did not.
     pub fn drain(&mut self, now: Instant) -> usize {
-        self.engines.iter_mut().for_each(Engine::drain);
+        self.engines.iter_mut().for_each(|engine| engine.drain(now));
         self.settle(now);
         self.engines.iter_mut().map(|engine| engine.switch_mut().pool().outstanding()).sum()
     }
@@ -160,7 +165,9 @@ impl Rig {
 
     /// Frames of `port` that passed.
     pub fn passed(&self, port: PortId, direction: Direction) -> u64 {
-        self.total(port, |counters| Cast::ALL.map(|cast| counters.direction(direction).frames(cast)).iter().sum())
+        self.total(port, |counters| {
+            Cast::ALL.map(|cast| counters.direction(direction).frames(cast)).iter().sum()
+        })
     }
 
     fn engine_of(&mut self, port: PortId) -> &mut Engine {

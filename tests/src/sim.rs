@@ -7,6 +7,9 @@
 //!
 //! Ports are access ports; sinks are the flows' destinations.
 
+mod random;
+mod record;
+mod stamp;
 mod tcp;
 
 use std::collections::BTreeMap;
@@ -18,12 +21,13 @@ use lockgate_dataplane::state::{PortState, SourcePolicy};
 use lockgate_dataplane::time::{Instant, Nanos};
 use lockgate_dataplane::units::{BitsPerSecond, Bytes};
 
-use crate::frames::{self, TCP_PAYLOAD, UDP_PAYLOAD, station};
+use crate::frames::{self, TCP_PAYLOAD, station};
 use crate::rig::{Rig, ids, open_port};
+use random::Random;
+use stamp::Stamp;
 use tcp::Tcp;
 
-/// Flow, sequence number and time of sending, at the start of the payload.
-const STAMP: usize = 18;
+pub use record::{Arrival, Record};
 
 /// A switch with hosts around it.
 pub struct Sim {
@@ -79,26 +83,6 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowId(usize);
 
-/// A frame that reached its destination.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival {
-    /// When.
-    pub at: Instant,
-    /// Bytes on the wire: a super-frame counts as its segments.
-    pub bytes: u64,
-    /// Since it was sent.
-    pub delay: Nanos,
-}
-
-/// What was sent in a flow and what of it arrived.
-#[derive(Clone, Debug, Default)]
-pub struct Record {
-    /// Frames and super-frames sent.
-    pub sent: u64,
-    /// Those that arrived, in order of time.
-    pub arrivals: Vec<Arrival>,
-}
-
 struct State {
     flow: Flow,
     record: Record,
@@ -120,16 +104,6 @@ enum Event {
     /// A frame reaches a host.
     Leave(Packet),
 }
-
-struct Stamp {
-    flow: FlowId,
-    is_ack: bool,
-    sequence: u64,
-    sent: Instant,
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-struct Random(u64);
 
 impl Sim {
     /// A simulation of `rig` that starts at its zero.
@@ -180,7 +154,9 @@ impl Sim {
     pub fn run_until(&mut self, end: Instant) {
         loop {
             let arrival = self.events.first_key_value().map(|((at, _), _)| *at);
-            let Some(due) = [arrival, self.rig.next_deadline(self.now)].into_iter().flatten().min() else { break };
+            let Some(due) = [arrival, self.rig.next_deadline(self.now)].into_iter().flatten().min() else {
+                break;
+            };
             let late = if self.late == Nanos::ZERO { Nanos::ZERO } else { self.random.up_to(self.late) };
             let wake = due.max(self.now) + late;
             if wake > end {
@@ -193,7 +169,11 @@ impl Sim {
             self.rig.settle(self.now);
             self.collect();
             let next = self.rig.next_deadline(self.now);
-            assert!(next.is_none_or(|next| next > self.now), "due at {next:?}, nothing moves at {:?}", self.now);
+            assert!(
+                next.is_none_or(|next| next > self.now),
+                "due at {next:?}, nothing moves at {:?}",
+                self.now
+            );
         }
         self.now = self.now.max(end);
     }
@@ -303,95 +283,10 @@ impl Sim {
         let Flow { from, to, length, segments, dscp, pace } = state.flow;
         state.record.arrivals.push(Arrival { at: self.now, bytes: (length * segments) as u64, delay });
         if let Pace::Tcp(_) = pace {
-            let mut ack = frames::tcp(address_of(from), address_of(to), dscp, TCP_PAYLOAD + STAMP);
+            let mut ack = frames::tcp(address_of(from), address_of(to), dscp, TCP_PAYLOAD + Stamp::LEN);
             Stamp { is_ack: true, ..stamp }.write(&mut ack);
             self.plan(self.now + self.link_delay, Event::Enter(to, Packet::plain(ack)));
         }
-    }
-
-}
-
-impl Record {
-    /// Bytes that arrived from `from` up to, not at, `to`.
-    pub fn bytes_between(&self, from: Instant, to: Instant) -> u64 {
-        self.between(from, to).iter().map(|arrival| arrival.bytes).sum()
-    }
-
-    /// The rate at which frames arrived between these instants, in bits per second: from the first instant at which any
-    /// did, these not counted, to the last. Zero if that is the same.
-    pub fn bits_per_second(&self, from: Instant, to: Instant) -> u64 {
-        let arrivals = self.between(from, to);
-        let [Some(first), Some(last)] = [arrivals.first(), arrivals.last()] else { return 0 };
-        let counted = arrivals.iter().filter(|arrival| arrival.at > first.at);
-        let bits = counted.map(|arrival| u128::from(arrival.bytes)).sum::<u128>() * 8;
-        let rate = bits * 1_000_000_000 / u128::from(last.at.saturating_since(first.at).get().max(1));
-        u64::try_from(rate).unwrap_or(u64::MAX)
-    }
-
-    /// The longest a frame that arrived between these instants was on its way.
-    pub fn longest_delay(&self, from: Instant, to: Instant) -> Nanos {
-        self.between(from, to).iter().map(|arrival| arrival.delay).max().unwrap_or_default()
-    }
-
-    /// Frames that did not arrive, those still under way included.
-    pub fn missing(&self) -> u64 {
-        self.sent - self.arrivals.len() as u64
-    }
-
-    fn between(&self, from: Instant, to: Instant) -> &[Arrival] {
-        let start = self.arrivals.partition_point(|arrival| arrival.at < from);
-        let end = self.arrivals.partition_point(|arrival| arrival.at < to);
-        &self.arrivals[start..end]
-    }
-}
-
-impl Stamp {
-    fn write(&self, bytes: &mut [u8]) {
-        let flow = u16::try_from(self.flow.0).expect("few flows") | u16::from(self.is_ack) << 15;
-        let at = Self::offset(bytes);
-        bytes[at..at + 2].copy_from_slice(&flow.to_be_bytes());
-        bytes[at + 2..at + 10].copy_from_slice(&self.sequence.to_be_bytes());
-        bytes[at + 10..at + 18].copy_from_slice(&self.sent.as_nanos().to_be_bytes());
-    }
-
-    /// `None` for frames that carry none, as ARP.
-    fn read(bytes: &[u8]) -> Option<Self> {
-        if bytes[12..14] != [0x08, 0x00] {
-            return None;
-        }
-        let at = Self::offset(bytes);
-        let flow = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-        let number = |at: usize| Some(u64::from_be_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        Some(Self {
-            flow: FlowId(usize::from(flow & 0x7fff)),
-            is_ack: flow >> 15 == 1,
-            sequence: number(at + 2)?,
-            sent: Instant::from_nanos(number(at + 10)?),
-        })
-    }
-
-    fn offset(bytes: &[u8]) -> usize {
-        if bytes[23] == 6 { TCP_PAYLOAD } else { UDP_PAYLOAD }
-    }
-}
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Anything from zero to `most`.
-    fn up_to(&mut self, most: Nanos) -> Nanos {
-        Nanos::new(self.next() % (most.get() + 1))
-    }
-
-    /// `mean` on average, never zero, at most twice that.
-    fn around(&mut self, mean: Nanos) -> Nanos {
-        Nanos::new(self.up_to(Nanos::new(2 * mean.get())).get().max(1))
     }
 }
 

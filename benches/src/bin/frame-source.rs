@@ -81,14 +81,14 @@ fn link_address(interface: &str) -> Result<(LinkAddr, lockgate_dataplane::frame:
 
 fn bypass_queueing_discipline(socket: &impl AsRawFd) -> Result<(), std::io::Error> {
     let on: libc::c_int = 1;
-    // SAFETY: the option value is a C int that lives across the call, and its size is passed.
+    // SAFETY: the option value is a C int that lives across the call, and 4 is its size.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_PACKET,
             PACKET_QDISC_BYPASS,
             (&raw const on).cast(),
-            size_of_val(&on) as libc::socklen_t,
+            4,
         )
     };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }

@@ -57,3 +57,43 @@ fn view<T: Serialize + Send + 'static>(
 fn failure(status: StatusCode, error: &str) -> Response {
     (status, Json(Failure { error: error.to_owned() })).into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::client::{self, ClientError};
+    use super::super::socket;
+    use super::super::types;
+    use super::*;
+    use crate::show::{View, show};
+
+    const TOPOLOGY: &str = "
+version: 1
+port_groups: { web: { vlan: 10, shaping: { port: { ingress: { average: 100 Mbit/s } } } } }
+ports: { web1: { group: web, netdev: tap1 } }
+";
+
+    #[tokio::test]
+    async fn client_and_server_understand_each_other() {
+        let path = std::env::temp_dir().join(format!("lockgate-api-{}.sock", std::process::id()));
+        let listener = socket::listen(&path).unwrap();
+        let server = tokio::spawn(serve(listener, Arc::new(Running::stopped(TOPOLOGY))));
+        let at = path.clone();
+        spawn_blocking(move || {
+            let ports = show(View::Ports, false, &at).unwrap();
+            assert!(ports.contains("web1  web    netdev  waiting"), "{ports}");
+            for view in [View::Status, View::Groups, View::Shapers, View::Drops] {
+                show(view, false, &at).unwrap();
+            }
+            let shapers: Vec<types::Shaper> = serde_json::from_str(&show(View::Shapers, true, &at).unwrap()).unwrap();
+            assert_eq!(shapers[0].average_bits_per_second, 100_000_000);
+            let refused = |route| client::get(&at, route).unwrap_err();
+            assert!(matches!(refused("/v1/fdb"), ClientError::Refused { error, .. } if error == "the switch is stopping"));
+            assert!(matches!(refused("/v2"), ClientError::Refused { error, .. } if error == "there is no such route"));
+        })
+        .await
+        .unwrap();
+        server.abort();
+        assert!(server.await.unwrap_err().is_cancelled());
+        assert!(!path.exists(), "the socket goes with the server");
+    }
+}

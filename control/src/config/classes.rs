@@ -3,6 +3,8 @@
 //! Strict classes come first, in the order of the file, then the weighted ones: the position is the rank. The class
 //! `best_effort` always exists and takes every frame that no rule matches.
 
+use std::num::NonZeroU8;
+
 use lockgate_dataplane::id::ClassId;
 use lockgate_dataplane::state::{Class, ClassTable, MAX_CLASSES, Service};
 
@@ -13,7 +15,7 @@ use super::tree::Node;
 
 const BEST_EFFORT: &str = "best_effort";
 const MAX_WEIGHT: u64 = 255;
-const DEFAULT_WEIGHT: u8 = 1;
+const DEFAULT_WEIGHT: NonZeroU8 = NonZeroU8::MIN;
 
 const CLASS: Schema =
     Schema { known: &["match", "strict", "weight"], later: &["limit", "reservation", "shares"] };
@@ -152,7 +154,7 @@ impl ClassConfig {
                 }
                 Service::Strict
             }
-            None => Service::Weighted { weight: weight.map_or(DEFAULT_WEIGHT, |weight| weight.value) },
+            None => Service::Weighted { weight: weight.and_then(|weight| NonZeroU8::new(weight.value)).unwrap_or(DEFAULT_WEIGHT) },
         }
     }
 

@@ -120,11 +120,6 @@ impl ShapingConfig {
                 .related(average.place, "average")
                 .help("a peak is the rate of a burst: at least the average");
         }
-        if let Some(peak) = self.peak.filter(|peak| peak.value == average.value) {
-            reader
-                .warning(peak.place, "`peak` equals `average` and has no effect")
-                .help("a burst leaves at line rate: write a higher `peak` to slow it, a small `burst` to shorten it");
-        }
         let Some(burst) = self.burst else { return };
         let short = average.value.bytes_in(DEFAULT_BURST_TIME);
         if burst.value < short {

@@ -7,6 +7,7 @@ mod workers;
 
 use std::time::UNIX_EPOCH;
 
+use crate::status::totals::level;
 use crate::status::{COMMIT, Running, VERSION};
 
 use super::names;
@@ -35,14 +36,14 @@ fn configuration(page: &mut Page, running: &Running) {
     page.set(&names::CONFIG_LAST_RELOAD_TIMESTAMP, &[], at.as_secs_f64());
 }
 
+/// What enters or leaves the table does so in every worker's copy; a refusal only where the frame was received.
 fn fdb(page: &mut Page, running: &Running) {
     let totals = running.totals();
-    let (entries, aged) = totals.fdb_entries_and_aged();
-    page.count(&names::FDB_ENTRIES, &[], entries);
+    page.count(&names::FDB_ENTRIES, &[], totals.first(|worker| level(&worker.fdb.entries)));
     page.count(&names::FDB_LIMIT, &[], running.topology.fdb.capacity as u64);
-    page.count(&names::FDB_LEARNED, &[], totals.sum(|worker| worker.fdb.learned.total()));
-    page.count(&names::FDB_AGED, &[], aged);
-    page.count(&names::FDB_MOVED, &[], totals.sum(|worker| worker.fdb.moved.total()));
+    page.count(&names::FDB_LEARNED, &[], totals.first(|worker| worker.fdb.learned.total()));
+    page.count(&names::FDB_AGED, &[], totals.first(|worker| worker.fdb.aged.total()));
+    page.count(&names::FDB_MOVED, &[], totals.first(|worker| worker.fdb.moved.total()));
     page.count(
         &names::FDB_REFUSED,
         &["table_full"],

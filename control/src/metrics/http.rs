@@ -71,6 +71,9 @@ async fn healthz(State(running): State<Arc<Running>>) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::TcpStream;
+
     use super::*;
 
     #[tokio::test]
@@ -79,6 +82,29 @@ mod tests {
         let address = first.local_addr().unwrap();
         let error = listen(address).await.unwrap_err().to_string();
         assert!(error.contains(&address.to_string()) && error.contains("`metrics: listen`"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_scrape_names_its_format_and_a_stopping_switch_is_not_healthy() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, Arc::new(Running::stopped("version: 1\nports: {}\n"))));
+        let get = |path: &'static str| {
+            spawn_blocking(move || {
+                let mut stream = TcpStream::connect(address).unwrap();
+                write!(stream, "GET {path} HTTP/1.1\r\nHost: lockgate\r\nConnection: close\r\n\r\n").unwrap();
+                io::read_to_string(stream).unwrap()
+            })
+        };
+        let scrape = get("/metrics").await.unwrap();
+        assert!(scrape.starts_with("HTTP/1.1 200 OK\r\n"), "{scrape}");
+        assert!(scrape.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{scrape}");
+        assert!(scrape.contains("\nlockgate_config_info{hash=\"0\"} 1\n"), "{scrape}");
+        let health = get("/healthz").await.unwrap();
+        assert!(
+            health.starts_with("HTTP/1.1 503 ") && health.ends_with("the switch is stopping\n"),
+            "{health}"
+        );
     }
 
     #[tokio::test]

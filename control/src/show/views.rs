@@ -12,19 +12,15 @@ const NONE: &str = "-";
 
 /// The daemon, one fact a line.
 pub fn status(status: &Status) -> String {
-    let mut table = Table::new([words("SWITCH"), words("")]);
-    table.row(["name".to_owned(), status.switch.clone()]);
     let facts = [
+        ("switch", status.switch.clone()),
         ("version", format!("{} ({})", status.version, status.commit)),
         ("configuration", format!("{}, generation {}", status.config_hash, status.config_generation)),
         ("workers", status.workers.to_string()),
         ("ports", format!("{}, {} of them up", status.ports, status.ports_up)),
         ("frames unaccounted for", status.accounting_error_frames.to_string()),
     ];
-    for (name, value) in facts {
-        table.row([name.to_owned(), value]);
-    }
-    table.render()
+    facts.map(|(name, value)| format!("{name:<24}{value}\n")).concat()
 }
 
 /// One port a line, and below why some are not up.
@@ -184,8 +180,8 @@ mod tests {
             egress: traffic,
         };
         let expected = "                                                       ingress (port → switch)   egress (switch → port)
-PORT  GROUP  KIND    STATE    INTERFACE  DRIVER  VLAN  FRAMES    BYTES   DROPPED  FRAMES    BYTES  DROPPED
-vm1   web    netdev  waiting  -          -       10         3  2.0 KiB         0       3  2.0 KiB        0
+PORT  GROUP  KIND    STATE    INTERFACE  DRIVER  VLAN  FRAMES    BYTES  DROPPED  FRAMES    BYTES  DROPPED
+vm1   web    netdev  waiting  -          -       10         3  2.0 KiB        0       3  2.0 KiB        0
 vm1 is waiting: the interface does not exist
 ";
         assert_eq!(ports(&[port]), expected);

@@ -140,9 +140,9 @@ impl Totals<'_> {
         }
     }
 
-    /// Entries of the MAC table and how many were ever removed by age: every worker has a copy, so those of the first.
-    pub fn fdb_entries_and_aged(&self) -> (u64, u64) {
-        self.0.first().map_or((0, 0), |worker| (level(&worker.fdb.entries), worker.fdb.aged.total()))
+    /// A number of the first worker: of the MAC table, of which every worker has a copy.
+    pub fn first(&self, number: impl Fn(&WorkerCounters) -> u64) -> u64 {
+        self.0.first().map_or(0, |worker| number(worker))
     }
 
     /// Frames unaccounted for. Each worker's books balance on their own, so an error of one never hides another's.

@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_tag_keeps_its_priority_when_it_changes_vlan() {
-        let tag = TagControl(0b101_1_0000_0000_0000 | 100).with_vlan(VlanId::try_from(7).unwrap());
+        let tag = TagControl(5 << 13 | 1 << 12 | 100).with_vlan(VlanId::try_from(7).unwrap());
         assert_eq!((tag.pcp(), tag.vid(), tag.0 >> 12 & 1), (5, 7, 1));
     }
 }

@@ -64,3 +64,88 @@ fn class_of(headers: &Headers, classes: &ClassTable) -> ClassId {
         (found, None) | (None, found) => found.unwrap_or(classes.default),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::{BufferPool, PoolSize};
+    use crate::frame::headers::{Protocol, samples};
+    use crate::id::{PortId, WorkerId};
+
+    fn vlan(id: u16) -> VlanId {
+        VlanId::try_from(id).unwrap()
+    }
+
+    fn trunk(native: Option<u16>) -> VlanMode {
+        VlanMode::Trunk { allowed: [10, 20].map(vlan).into_iter().collect(), native: native.map(vlan) }
+    }
+
+    /// VLAN and class of a datagram with this tag and the DSCP of voice, or the reason it is refused for.
+    fn classified(tag: Option<u16>, mode: &VlanMode, classes: &ClassTable) -> Result<(u16, u8), DropReason> {
+        let mut sample = samples::v4(Protocol::Udp, vec![0; 20]);
+        let untagged = sample.finished();
+        sample.tags.extend(tag.map(|control| (0x8100, control)));
+        let mut pool = BufferPool::new(WorkerId(0), PoolSize { small: 1, large: 0 });
+        let mut frame = Frame::copy_from(&sample.finished(), PortId(0), &mut pool).unwrap();
+        let headers = Headers::parse(frame.bytes()).unwrap();
+        classify(&mut frame, &headers, mode, classes)?;
+        assert_eq!(frame.bytes(), untagged, "inside the switch no frame has its tag");
+        Ok((frame.vlan.get(), frame.class.0))
+    }
+
+    #[test]
+    fn the_table_of_this_module_holds() {
+        let refused = None;
+        let (access, native, strict) = (VlanMode::Access(vlan(7)), trunk(Some(20)), trunk(None));
+        for (tag, [on_access, on_native, on_strict]) in [
+            (None, [Some(7), Some(20), refused]),
+            (Some(0), [Some(7), Some(20), refused]),
+            (Some(0xe000), [Some(7), Some(20), refused]),
+            (Some(10), [refused, Some(10), Some(10)]),
+            (Some(0xf00a), [refused, Some(10), Some(10)]),
+            (Some(20), [refused, refused, Some(20)]),
+            (Some(7), [refused, refused, refused]),
+            (Some(4095), [refused, refused, refused]),
+        ] {
+            for (mode, vlan) in [(&access, on_access), (&native, on_native), (&strict, on_strict)] {
+                let wanted = vlan.map(|vlan| (vlan, 0)).ok_or(DropReason::VlanNotAllowed);
+                assert_eq!(classified(tag, mode, &ClassTable::default()), wanted, "tag {tag:?} on {mode:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_higher_ranked_of_two_marks_wins() {
+        let mut classes = ClassTable { default: ClassId(3), ..ClassTable::default() };
+        let class_at = |pcp: u16, classes: &ClassTable| {
+            classified(Some(pcp << 13 | 10), &trunk(None), classes).unwrap().1
+        };
+        assert_eq!(class_at(5, &classes), 3, "no rule matches");
+        classes.by_dscp[46] = Some(ClassId(1));
+        assert_eq!(class_at(5, &classes), 1);
+        classes.by_pcp[5] = Some(ClassId(2));
+        assert_eq!(class_at(5, &classes), 1);
+        classes.by_pcp[5] = Some(ClassId(0));
+        assert_eq!(class_at(5, &classes), 0);
+        assert_eq!(class_at(4, &classes), 1, "another priority");
+    }
+
+    #[test]
+    fn a_frame_leaves_with_the_egress_port_s_tag_and_its_own_priority() {
+        let mut pool = BufferPool::new(WorkerId(0), PoolSize { small: 1, large: 0 });
+        let untagged = samples::v4(Protocol::Udp, vec![0; 20]).finished();
+        for (mode, tag) in [
+            (VlanMode::Access(vlan(10)), None),
+            (trunk(Some(10)), None),
+            (trunk(Some(20)), Some([0x81, 0, 0xb0, 10])),
+            (trunk(None), Some([0x81, 0, 0xb0, 10])),
+        ] {
+            let mut frame = Frame::copy_from(&untagged, PortId(0), &mut pool).unwrap();
+            (frame.vlan, frame.tag) = (vlan(10), TagControl(0xb000));
+            put_tag_back(&mut frame, &mode);
+            let wanted = [&untagged[..12], tag.as_ref().map_or(&[][..], |tag| tag), &untagged[12..]].concat();
+            assert_eq!(frame.bytes(), wanted, "{mode:?}");
+            pool.release(frame.into_buf());
+        }
+    }
+}

@@ -12,6 +12,8 @@ use crate::table::fdb::{Fdb, Learned};
 use crate::time::Instant;
 use crate::verdict::DropReason;
 
+use super::ingress_policy::FirstSeen;
+
 /// Where a frame goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -38,13 +40,25 @@ pub enum Announce {
     Pinned,
 }
 
-/// Enters the frame's source into the table as its port's policy says.
-pub fn learn(now: Instant, frame: &Frame, policy: &SourcePolicy, fdb: &mut Fdb) -> Result<Announce, DropReason> {
+/// Enters the frame's source into the table as its port's policy says. The first source of a port without known
+/// addresses is pinned here and not earlier: only the table knows whether the address is another port's.
+pub fn learn(
+    now: Instant,
+    frame: &Frame,
+    policy: &SourcePolicy,
+    first_seen: &mut FirstSeen,
+    fdb: &mut Fdb,
+) -> Result<Announce, DropReason> {
     let (vlan, source, port) = (frame.vlan, frame.source(), frame.ingress);
     match policy {
         SourcePolicy::Pinned(_) => Ok(Announce::Nothing),
+        // Another source may have been pinned while this frame waited at the ingress shaper.
+        SourcePolicy::FirstSeen if first_seen.is_some_and(|first| first != source) => Err(DropReason::ForgedSource),
         SourcePolicy::FirstSeen if fdb.lookup(vlan, source) == Some(port) => Ok(Announce::Nothing),
-        SourcePolicy::FirstSeen if fdb.pin(vlan, source, port) => Ok(Announce::Pinned),
+        SourcePolicy::FirstSeen if fdb.pin(vlan, source, port) => {
+            *first_seen = Some(source);
+            Ok(Announce::Pinned)
+        }
         SourcePolicy::FirstSeen => Err(DropReason::ForgedSource),
         SourcePolicy::Learn { limit, beyond } => match fdb.learn(now, vlan, source, port, *limit) {
             Learned::Refreshed { announce: false } => Ok(Announce::Nothing),
@@ -78,4 +92,122 @@ pub fn lookup(frame: &Frame, state: &ForwardingState, fdb: &Fdb) -> Destination 
 pub fn takes_copy(frame: &Frame, unknown_unicast: bool, egress: PortId, state: &ForwardingState) -> bool {
     let port = state.port(egress);
     port.vlan.carries(frame.vlan) && (!unknown_unicast || port.takes_unknown_unicast)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::{BufferPool, PoolSize};
+    use crate::frame::mac::MacAddr;
+    use crate::frame::vlan::VlanId;
+    use crate::id::{GroupId, WorkerId};
+    use crate::state::{ClassTable, FdbSettings, PortState, VlanMode};
+    use crate::time::Nanos;
+
+    const SETTINGS: FdbSettings = FdbSettings { capacity: 3, age: Nanos::from_secs(300) };
+
+    fn station(number: u8) -> MacAddr {
+        MacAddr([2, 0, 0, 0, 0, number])
+    }
+
+    fn frame(ingress: u16, from: MacAddr, to: MacAddr) -> Frame {
+        let mut pool = BufferPool::new(WorkerId(0), PoolSize { small: 1, large: 0 });
+        let bytes = [&to.0[..], &from.0, &[0x88, 0xb5]].concat();
+        Frame::copy_from(&bytes, PortId(ingress), &mut pool).unwrap()
+    }
+
+    fn learned(fdb: &mut Fdb, port: u16, from: u8, policy: &SourcePolicy) -> Result<Announce, DropReason> {
+        learn(Instant::ZERO, &frame(port, station(from), MacAddr::BROADCAST), policy, &mut None, fdb)
+    }
+
+    fn up_to(limit: usize, beyond: BeyondLimit) -> SourcePolicy {
+        SourcePolicy::Learn { limit, beyond }
+    }
+
+    #[test]
+    fn what_is_new_is_announced_once() {
+        let mut fdb = Fdb::new(SETTINGS, 4);
+        let policy = up_to(2, BeyondLimit::Drop);
+        assert_eq!(learned(&mut fdb, 0, 1, &policy), Ok(Announce::Learned));
+        assert_eq!(learned(&mut fdb, 0, 1, &policy), Ok(Announce::Nothing));
+        assert_eq!(learned(&mut fdb, 1, 1, &policy), Ok(Announce::Learned), "moved");
+        assert_eq!(learned(&mut fdb, 2, 2, &SourcePolicy::FirstSeen), Ok(Announce::Pinned));
+        assert_eq!(learned(&mut fdb, 2, 2, &SourcePolicy::FirstSeen), Ok(Announce::Nothing));
+        assert_eq!(
+            learned(&mut fdb, 3, 3, &SourcePolicy::Pinned([].into())),
+            Ok(Announce::Nothing),
+            "known from the start"
+        );
+    }
+
+    #[test]
+    fn beyond_its_limit_a_port_is_cut_off_or_passes_unlearned() {
+        let mut fdb = Fdb::new(SETTINGS, 2);
+        learned(&mut fdb, 0, 1, &up_to(1, BeyondLimit::Drop)).unwrap();
+        assert_eq!(learned(&mut fdb, 0, 2, &up_to(1, BeyondLimit::Drop)), Err(DropReason::LearnLimit));
+        assert_eq!(learned(&mut fdb, 0, 2, &up_to(1, BeyondLimit::Forward)), Ok(Announce::Nothing));
+        assert_eq!(fdb.lookup(VlanId::UNTAGGED, station(2)), None);
+        // A full table is nobody's fault.
+        for number in 3..9 {
+            assert!(learned(&mut fdb, 1, number, &up_to(100, BeyondLimit::Drop)).is_ok());
+        }
+        assert_eq!(fdb.len(), SETTINGS.capacity);
+    }
+
+    #[test]
+    fn an_address_of_another_port_is_not_pinned() {
+        let mut fdb = Fdb::new(SETTINGS, 2);
+        fdb.insert_static(VlanId::UNTAGGED, station(1), PortId(0));
+        let mut seen = None;
+        let mut from = |number| {
+            let frame = frame(1, station(number), MacAddr::BROADCAST);
+            learn(Instant::ZERO, &frame, &SourcePolicy::FirstSeen, &mut seen, &mut fdb)
+        };
+        assert_eq!(from(1), Err(DropReason::ForgedSource));
+        assert_eq!(from(2), Ok(Announce::Pinned), "its own address still can be");
+        assert_eq!(from(3), Err(DropReason::ForgedSource), "and no second one");
+    }
+
+    #[test]
+    fn a_static_address_is_nobody_else_s() {
+        let mut fdb = Fdb::new(SETTINGS, 3);
+        fdb.insert_static(VlanId::UNTAGGED, station(1), PortId(0));
+        for policy in [SourcePolicy::FirstSeen, up_to(9, BeyondLimit::Forward)] {
+            assert_eq!(learned(&mut fdb, 1, 1, &policy), Err(DropReason::ForgedSource));
+        }
+        assert_eq!(fdb.lookup(VlanId::UNTAGGED, station(1)), Some(PortId(0)));
+    }
+
+    #[test]
+    fn a_frame_goes_where_its_destination_is_and_never_back() {
+        let port = |isolated, takes_unknown_unicast| PortState {
+            group: GroupId(0),
+            worker: WorkerId(0),
+            vlan: VlanMode::Access(VlanId::UNTAGGED),
+            isolated,
+            sources: SourcePolicy::FirstSeen,
+            takes_unknown_unicast,
+            ingress: None,
+            egress: None,
+        };
+        let ports = vec![port(true, false), port(true, true), port(false, true)];
+        let state = ForwardingState::new(ports, ClassTable::default(), SETTINGS);
+        let mut fdb = Fdb::new(SETTINGS, 3);
+        (0..3).for_each(|port| _ = fdb.insert_static(VlanId::UNTAGGED, station(port), PortId(port.into())));
+
+        let from_port_0 = |to| lookup(&frame(0, station(0), to), &state, &fdb);
+        assert_eq!(from_port_0(station(2)), Destination::Port(PortId(2)));
+        assert_eq!(from_port_0(station(0)), Destination::Drop(DropReason::SamePort));
+        assert_eq!(from_port_0(station(1)), Destination::Drop(DropReason::Isolated));
+        assert_eq!(from_port_0(MacAddr::BROADCAST), Destination::Flood { unknown_unicast: false });
+        assert_eq!(from_port_0(station(9)), Destination::Flood { unknown_unicast: true });
+
+        let mut from_port_2 = frame(2, station(2), station(9));
+        let takes =
+            |frame: &Frame, unknown| [0, 1].map(|port| takes_copy(frame, unknown, PortId(port), &state));
+        assert_eq!(takes(&from_port_2, true), [false, true]);
+        assert_eq!(takes(&from_port_2, false), [true, true]);
+        from_port_2.vlan = VlanId::try_from(2).unwrap();
+        assert_eq!(takes(&from_port_2, false), [false, false]);
+    }
 }

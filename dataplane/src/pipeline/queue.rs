@@ -20,6 +20,8 @@ pub struct QueueSet {
     classes: [FrameList; MAX_CLASSES],
     /// Most bytes that wait in one class.
     limit: Bytes,
+    /// What each frame costs beyond its length.
+    overhead: u64,
     bytes: u64,
     frames: usize,
     /// Small and large buffers that the waiting frames hold.
@@ -42,7 +44,8 @@ impl QueueSet {
             let delayed = shaping.average.bytes_in(shaping.max_delay).get();
             Bytes::new(delayed.max(LEAST_FRAMES * FULL_FRAME))
         });
-        Self { classes: Default::default(), limit, bytes: 0, frames: 0, buffers: [0; 2] }
+        let overhead = shaping.map_or(0, |shaping| shaping.overhead.get());
+        Self { classes: Default::default(), limit, overhead, bytes: 0, frames: 0, buffers: [0; 2] }
     }
 
     /// Appends the frame to the queue of its class, or gives it back with the bound that refused it.
@@ -53,7 +56,8 @@ impl QueueSet {
     pub fn push(&mut self, slab: &mut FrameSlab, frame: Frame, free_buffers: usize) -> Result<(), (Frame, Bound)> {
         let class = &mut self.classes[frame.class.index()];
         let (len, size) = (frame.wire_len(), buffer_size(&frame));
-        if !class.is_empty() && class.bytes() + len > self.limit.get() {
+        let waiting = class.bytes() + len + self.overhead * (class.frames() as u64 + frame.wire_frames());
+        if !class.is_empty() && waiting > self.limit.get() {
             return Err((frame, Bound::Depth));
         }
         if self.buffers[size] > free_buffers {
@@ -104,4 +108,84 @@ impl QueueSet {
 /// 0 for a small buffer, 1 for a large one.
 fn buffer_size(frame: &Frame) -> usize {
     usize::from(frame.buffer_len() > SMALL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::{BufferPool, PoolSize};
+    use crate::id::{PortId, WorkerId};
+    use crate::time::Nanos;
+    use crate::units::BitsPerSecond;
+
+    struct Rig {
+        pool: BufferPool,
+        slab: FrameSlab,
+        queues: QueueSet,
+    }
+
+    impl Rig {
+        fn new(shaping: Option<&Shaping>) -> Self {
+            Self {
+                pool: BufferPool::new(WorkerId(0), PoolSize { small: 100, large: 4 }),
+                slab: FrameSlab::new(104),
+                queues: QueueSet::new(shaping),
+            }
+        }
+
+        fn push(&mut self, class: u8, length: usize, free_buffers: usize) -> Result<(), Bound> {
+            let mut frame = Frame::copy_from(&vec![class; length], PortId(0), &mut self.pool).unwrap();
+            frame.class = ClassId(class);
+            let refused = self.queues.push(&mut self.slab, frame, free_buffers);
+            refused.map_err(|(frame, bound)| {
+                self.pool.release(frame.into_buf());
+                bound
+            })
+        }
+    }
+
+    fn shaping(kbit: u64, millis: u64) -> Shaping {
+        Shaping {
+            average: BitsPerSecond::new(kbit * 1000).unwrap(),
+            peak: None,
+            burst: Bytes::new(2000),
+            max_delay: Nanos::from_millis(millis),
+            overhead: Bytes::new(0),
+        }
+    }
+
+    #[test]
+    fn a_shaped_queue_holds_its_delay_s_worth_but_at_least_ten_frames() {
+        assert_eq!(QueueSet::new(Some(&shaping(10_000, 20))).limit(), Bytes::new(25_000));
+        assert_eq!(QueueSet::new(Some(&shaping(64, 20))).limit(), Bytes::new(15_180));
+        assert_eq!(QueueSet::new(None).limit(), UNSHAPED_BYTES);
+    }
+
+    #[test]
+    fn each_class_has_the_whole_depth_and_an_empty_one_takes_anything() {
+        let mut rig = Rig::new(Some(&shaping(64, 20)));
+        assert_eq!(rig.push(0, 20_000, 100), Ok(()), "longer than the bound");
+        assert_eq!(rig.push(0, 60, 100), Err(Bound::Depth));
+        for _ in 0..10 {
+            assert_eq!(rig.push(1, 1518, 100), Ok(()));
+        }
+        assert_eq!(rig.push(1, 60, 100), Err(Bound::Depth));
+        assert_eq!((rig.queues.frames(), rig.queues.bytes()), (11, 35_180));
+        assert_eq!(rig.queues.class_bytes(ClassId(1)), 15_180);
+    }
+
+    #[test]
+    fn a_port_holds_at_most_as_many_buffers_as_are_left_for_others() {
+        let mut rig = Rig::new(None);
+        let mut held = 0;
+        while rig.push(0, 60, 100 - held).is_ok() {
+            held += 1;
+        }
+        assert_eq!(held, 51, "half of the pool and the one that tips it");
+        assert_eq!(rig.push(0, 60, 100 - held), Err(Bound::Buffers));
+        assert_eq!(rig.push(0, 9000, 4), Ok(()), "large buffers are another matter");
+        while rig.queues.pop(&mut rig.slab, ClassId(0)).is_some() {}
+        assert_eq!((rig.queues.frames(), rig.queues.bytes(), rig.slab.used()), (0, 0, 0));
+        assert_eq!(rig.push(0, 60, 0), Ok(()), "all were given back");
+    }
 }

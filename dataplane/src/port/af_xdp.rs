@@ -17,16 +17,19 @@ use crate::frame::offload::{Checksum, OffloadSupport};
 use crate::frame::segment::Segments;
 use crate::frame::{Frame, checksum};
 use crate::id::PortId;
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 use crate::verdict::DropReason;
 
-use super::{BATCH, Capabilities, Device, DeviceStats, Settled, longest_frame};
+use super::{BATCH, Capabilities, Device, DeviceStats, Settled, XskStats, longest_frame};
 use program::{SteerError, SteerProgram, SteeringMode};
-use queue::{CHUNK_DATA, OpenQueueError, QueueChunks, XskQueue};
+use queue::{CHUNK_DATA, Left, OpenQueueError, QueueChunks, XskQueue};
 
 /// A closed socket keeps its queue for some 20 ms; one that is still busy after this long belongs to someone else.
 const BUSY_RETRIES: u32 = 100;
 const BUSY_WAIT: Duration = Duration::from_millis(20);
+
+/// A transmit ring that the kernel does not take from is looked at again after this long: an interface may stay down.
+const STUCK_RETRY: Nanos = Nanos::from_millis(1);
 
 /// The sockets and the program of one interface.
 #[derive(Debug)]
@@ -229,17 +232,24 @@ impl Device for AfXdpDevice {
         }
     }
 
-    fn flush(&mut self, _now: Instant) -> bool {
+    fn flush(&mut self, now: Instant) -> Option<Instant> {
         let (calls, left) = self.queues[0].socket.kick();
         self.stats.syscalls += calls;
-        left
+        match left {
+            Left::Nothing => None,
+            Left::Moving => Some(now),
+            Left::Stuck => Some(now + STUCK_RETRY),
+        }
     }
 
-    fn stats(&self) -> DeviceStats {
-        let mut stats = self.stats.clone();
-        stats.xsk = self.queues.iter().map(|queue| queue.socket.stats().unwrap_or_default()).collect();
-        stats.steering = self.program.counters();
-        stats
+    fn stats(&mut self) -> DeviceStats {
+        self.stats.xsk.resize_with(self.queues.len(), XskStats::default);
+        for (queue, last) in self.queues.iter().zip(&mut self.stats.xsk) {
+            // When the kernel does not answer, the last answer still holds as a lower bound.
+            *last = queue.socket.stats().unwrap_or(*last);
+        }
+        self.stats.steering = self.program.counters();
+        self.stats.clone()
     }
 
     fn wait_fds(&self) -> Vec<RawFd> {
@@ -249,7 +259,7 @@ impl Device for AfXdpDevice {
 
 fn open_queue(config: &AfXdpConfig, queue: u32) -> Result<XskQueue, AfXdpError> {
     for _ in 0..BUSY_RETRIES {
-        match XskQueue::open(&config.interface, queue, chunks_for(config)) {
+        match XskQueue::open(&config.interface, queue, CHUNKS) {
             Err(error) if error.is_busy() => thread::sleep(BUSY_WAIT),
             Err(source) => return Err(AfXdpError::Queue { interface: config.interface.clone(), queue, source }),
             Ok(socket) => return Ok(socket),
@@ -258,14 +268,8 @@ fn open_queue(config: &AfXdpConfig, queue: u32) -> Result<XskQueue, AfXdpError> 
     Err(AfXdpError::QueueBusy { interface: config.interface.clone(), queue })
 }
 
-/// Jumbo frames take several chunks each, so their ports get more.
-fn chunks_for(config: &AfXdpConfig) -> QueueChunks {
-    if longest_frame(config.mtu) <= CHUNK_DATA {
-        QueueChunks { rx: 1024, tx: 512 }
-    } else {
-        QueueChunks { rx: 1024, tx: 512 }
-    }
-}
+/// Enough to receive what a TCP sender has in flight while the worker is away for a scheduling period.
+const CHUNKS: QueueChunks = QueueChunks { rx: 1024, tx: 512 };
 
 fn write_plain(socket: &mut XskQueue, frame: &mut Frame, mtu: u32, stats: &mut DeviceStats) -> Write {
     let len = frame.len();

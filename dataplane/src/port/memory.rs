@@ -124,11 +124,11 @@ impl Device for MemoryDevice {
         }
     }
 
-    fn flush(&mut self, _now: Instant) -> bool {
-        false
+    fn flush(&mut self, _now: Instant) -> Option<Instant> {
+        None
     }
 
-    fn stats(&self) -> DeviceStats {
+    fn stats(&mut self) -> DeviceStats {
         DeviceStats::default()
     }
 

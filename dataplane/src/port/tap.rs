@@ -163,11 +163,11 @@ impl Device for TapDevice {
     }
 
     /// A tap has no ring of ours: what was written has left.
-    fn flush(&mut self, _now: Instant) -> bool {
-        false
+    fn flush(&mut self, _now: Instant) -> Option<Instant> {
+        None
     }
 
-    fn stats(&self) -> DeviceStats {
+    fn stats(&mut self) -> DeviceStats {
         self.stats.clone()
     }
 

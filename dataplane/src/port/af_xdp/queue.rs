@@ -33,7 +33,7 @@ pub const CHUNK_DATA: usize = 2048 - 256;
 /// `XDP_PKT_CONTD` of `linux/if_xdp.h`: the frame goes on in the next descriptor.
 const CONTINUES: u32 = 1;
 /// Transmit calls per flush: in copy mode one call moves at most 32 frames (`TX_BATCH_SIZE`).
-const KICKS: usize = 4;
+const KICKS: u64 = 4;
 
 /// Chunks of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,17 @@ pub struct QueueChunks {
     pub rx: u32,
     /// Chunks for sending, a power of two.
     pub tx: u32,
+}
+
+/// What [`XskQueue::kick`] left in the transmit ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// Frames that the kernel would take at the next call.
+    Moving,
+    /// Frames that the kernel does not take now: the interface is down, or its completions have not come back.
+    Stuck,
 }
 
 /// One socket, its rings and its UMEM.
@@ -195,24 +206,30 @@ impl XskQueue {
         self.written.clear();
     }
 
-    /// Calls the kernel until it has taken every frame of the transmit ring or makes no more progress; how many calls
-    /// that were, and whether frames are left. One call is not enough: in copy mode it moves 32 frames and says EAGAIN.
-    pub fn kick(&mut self) -> (u64, bool) {
+    /// Calls the kernel until it has taken every frame of the transmit ring, makes no more progress, or was called
+    /// [`KICKS`] times; how many calls that were and what is left. One call is not enough: in copy mode it moves 32
+    /// frames and says EAGAIN.
+    pub fn kick(&mut self) -> (u64, Left) {
         let mut calls = 0;
         let mut waiting = self.waiting();
-        while waiting > 0 && calls < KICKS as u64 {
+        let mut left = Left::Nothing;
+        while waiting > 0 && calls < KICKS {
             // The result says nothing (EAGAIN also means progress): the ring tells what was taken.
             _ = self.tx.wakeup();
             calls += 1;
-            let left = self.waiting();
-            if left == waiting {
-                self.reclaim();
-                return (calls, true);
+            let now_waiting = self.waiting();
+            left = match now_waiting {
+                0 => Left::Nothing,
+                some if some == waiting => Left::Stuck,
+                _ => Left::Moving,
+            };
+            waiting = now_waiting;
+            if left == Left::Stuck {
+                break;
             }
-            waiting = left;
         }
         self.reclaim();
-        (calls, waiting > 0)
+        (calls, left)
     }
 
     /// Takes back the chunks of frames that the kernel has sent.
