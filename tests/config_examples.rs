@@ -111,7 +111,6 @@ ports:
         "switch: 4 workers for 2 ports",
         "class `voice`: no frame enters this class: it has no `match`",
         "port group `web`, shaping, ingress (port → switch): `burst` 64 KiB is less than 10 ms of `average`",
-        "port group `web`, shaping, egress (switch → port): `peak` equals `average` and has no effect",
         "port group `web`, shaping, egress (switch → port): `burst` 1 MiB is more than a second of `average`",
         "port group `web`: its ports have different MTUs, 1500 and 9000",
         "port `b`: 10.0.0.1 is already an address of port `a`",

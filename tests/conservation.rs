@@ -138,16 +138,17 @@ fn check_sums(rig: &mut Rig, now: Instant, left: u64) {
     let ports: Vec<PortId> = ids(rig.state()).collect();
     let sum = |value: &dyn Fn(PortId) -> u64| ports.iter().map(|port| value(*port)).sum::<u64>();
 
-    let [received, copied, copies_failed, sent, dropped, handed_over, taken_over] = [
+    let [received, copied, replaced, copies_failed, sent, dropped, handed_over, taken_over] = [
         rig.flow(|flow| flow.received.total()),
         rig.flow(|flow| flow.copied.total()),
+        rig.flow(|flow| flow.replaced.total()),
         rig.flow(|flow| flow.copies_failed.total()),
         rig.flow(|flow| flow.sent.total()),
         rig.flow(|flow| flow.dropped.total()),
         rig.flow(|flow| flow.handed_over.total()),
         rig.flow(|flow| flow.taken_over.total()),
     ];
-    assert_eq!(received + copied, sent + dropped, "in = out + drops");
+    assert_eq!(received + copied, replaced + sent + dropped, "in = out + drops");
     assert_eq!(handed_over, taken_over, "what one worker hands over another takes");
     assert_eq!(sent, left, "sent frames come out");
 

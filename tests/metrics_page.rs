@@ -106,7 +106,9 @@ impl Lab {
             self.running.devices();
             self.running.devices();
             let totals = self.running.totals();
-            let left = totals.sum(|worker| worker.flow.sent.total() + worker.flow.dropped.total());
+            let left = totals.sum(|worker| {
+                worker.flow.replaced.total() + worker.flow.sent.total() + worker.flow.dropped.total()
+            });
             let entered = totals.sum(|worker| worker.flow.received.total() + worker.flow.copied.total());
             if entered == left && self.peers.iter().all(|peer| peer.unreceived() == 0) {
                 return;
@@ -176,7 +178,10 @@ fn the_page_says_what_was_counted_in_the_format_prometheus_reads() {
 
     let flow = |name| page.sum(&format!("lockgate_flow_{name}"), &[]);
     let entered = flow("received_frames_total") + flow("copied_frames_total");
-    let left = flow("sent_frames_total") + flow("dropped_frames_total") + flow("queued_frames");
+    let left = flow("replaced_frames_total")
+        + flow("sent_frames_total")
+        + flow("dropped_frames_total")
+        + flow("queued_frames");
     assert_eq!((entered - left, page.value("lockgate_accounting_error_frames", &[])), (0.0, 0.0));
     assert!(flow("sent_frames_total") > 100.0);
 
@@ -196,7 +201,7 @@ fn every_reason_has_a_series_once_it_occurred() {
     let mut pool = BufferPool::new(WorkerId(0), PoolSize { small: 1, large: 0 });
     let frame = Frame::copy_from(&frames::arp_request(station(1)), WEB2, &mut pool).unwrap();
     for reason in DropReason::ALL {
-        counters.direction(WEB2, Direction::Egress).drop(&frame, *reason);
+        counters.direction(WEB2, Direction::Egress).drop(frame.wire_frames(), frame.wire_len(), *reason);
     }
     let page = lab.scrape();
     for reason in DropReason::ALL {

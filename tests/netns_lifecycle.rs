@@ -40,7 +40,8 @@ struct Lab {
 
 impl Lab {
     fn new() -> Self {
-        let lab = Self { host: Netns::new(), a: Netns::new(), b: Netns::new(), c: Netns::new(), d: Netns::new() };
+        let lab =
+            Self { host: Netns::new(), a: Netns::new(), b: Netns::new(), c: Netns::new(), d: Netns::new() };
         foreign_veth(&lab.host, "near-a", &lab.a, "10.77.0.1/24");
         foreign_veth(&lab.host, "near-b", &lab.b, "10.77.0.2/24");
         lab
@@ -136,7 +137,10 @@ fn a_stop_under_load_leaves_the_host_as_it_was() {
         let switch = Switch::start(&lab.host, &lab.topology());
         let socket = switch.socket().to_owned();
         assert_eq!(with_xdp(&lab.host).len(), 3);
-        assert!(lab.a.run("ethtool -k eth0").contains("tx-vlan-offload: off"), "an offload has changed for the trunk");
+        assert!(
+            lab.a.run("ethtool -k eth0").contains("tx-vlan-offload: off"),
+            "an offload has changed for the trunk"
+        );
         let transfer = lab.load();
 
         let ended = switch.stop(signal);
@@ -166,7 +170,9 @@ fn killed_it_leaves_no_program_and_the_next_start_needs_no_help() {
         let ended = switch.stop(Signal::SIGKILL);
 
         assert_eq!(ended.status.code(), None);
-        eventually("every XDP program to be gone", Duration::from_secs(1), || with_xdp(&lab.host).is_empty().then_some(()));
+        eventually("every XDP program to be gone", Duration::from_secs(1), || {
+            with_xdp(&lab.host).is_empty().then_some(())
+        });
         drop(transfer);
         // The host's own stack has the interface back.
         lab.host.ip("addr add 10.77.0.254/24 dev near-a");
@@ -212,7 +218,10 @@ fn every_restart_under_load_comes_up() {
 
 /// The longest `restarts` pauses between two replies in the output of `ping -D`, in seconds, ascending.
 fn outages(output: &str, restarts: usize) -> Vec<f64> {
-    let reply = |line: &str| line.contains(" bytes from ").then(|| line.strip_prefix('[')?.split(']').next()?.parse::<f64>().ok())?;
+    let reply = |line: &str| {
+        line.contains(" bytes from ")
+            .then(|| line.strip_prefix('[')?.split(']').next()?.parse::<f64>().ok())?
+    };
     let replies: Vec<f64> = output.lines().filter_map(reply).collect();
     let mut pauses: Vec<f64> = replies.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.len() >= restarts, "hardly any reply: {output}");
@@ -233,7 +242,10 @@ fn a_broken_file_changes_nothing() {
     for (broken, message) in [
         (good.clone() + "  e: { group: lna, netdev: x }\n", "lna"),
         (good.clone() + "  e: { group: lan, netdev: x, vlna: 10 }\n", "vlna"),
-        (good.clone() + "  e: { group: lan, veth: { netns: no-such-namespace, interface: eth0 } }\n", "no-such-namespace"),
+        (
+            good.clone() + "  e: { group: lan, veth: { netns: no-such-namespace, interface: eth0 } }\n",
+            "no-such-namespace",
+        ),
         (good.replace("lg-host", "near-a"), "near-a"),
     ] {
         let (ended, log) = run_to_its_end(&lab.host, &TopologyFile::new(&broken));

@@ -71,7 +71,11 @@ impl Lab {
         let cap = f64::from(megabits) * 1e6;
         let error = measured / cap - 1.0;
         println!("{way:?} {megabits} Mbit/s, {load:?}: {:+.2} %", error * 100.0);
-        assert!(error.abs() <= TOLERANCE, "{way:?} {load:?}: {measured:.0} bit/s of {cap:.0}: {:+.2} %", error * 100.0);
+        assert!(
+            error.abs() <= TOLERANCE,
+            "{way:?} {load:?}: {measured:.0} bit/s of {cap:.0}: {:+.2} %",
+            error * 100.0
+        );
     }
 }
 
@@ -87,7 +91,8 @@ fn a_limit_for_each_direction_is_not_taken_for_the_other() {
     let _alone = ALONE.lock();
     let lab = Lab::new();
     for (limited, free) in [("veth", "veth"), ("tap", "veth")] {
-        let switch = lab.start(limited, free, "ingress: { average: 20 Mbit/s }, egress: { average: 5 Mbit/s }");
+        let switch =
+            lab.start(limited, free, "ingress: { average: 20 Mbit/s }, egress: { average: 5 Mbit/s }");
         println!("{limited}");
         lab.assert_held(Way::Ingress, Load::Tcp, 20);
         lab.assert_held(Way::Egress, Load::Tcp, 5);
@@ -103,7 +108,8 @@ fn tcp_and_overloaded_udp_are_held_to_100_megabits_in_both_directions() {
     let _alone = ALONE.lock();
     let lab = Lab::new();
     for (limited, free) in [("veth", "veth"), ("tap", "veth")] {
-        let switch = lab.start(limited, free, "ingress: { average: 100 Mbit/s }, egress: { average: 100 Mbit/s }");
+        let switch =
+            lab.start(limited, free, "ingress: { average: 100 Mbit/s }, egress: { average: 100 Mbit/s }");
         println!("{limited}");
         for way in [Way::Ingress, Way::Egress] {
             for load in [Load::Tcp, twice(100)] {

@@ -51,7 +51,9 @@ impl Lab {
         let internal = "internal: { interface: lg-host, address: [10.77.0.9/24, \"fd77::9/64\"] }";
         let switch = Switch::start(
             &self.host,
-            &format!("port_groups: {{ lan: {{ vlan: 10 }} }}\nports:\n{ports}  {HOST}: {{ group: lan, {internal} }}\n"),
+            &format!(
+                "port_groups: {{ lan: {{ vlan: 10 }} }}\nports:\n{ports}  {HOST}: {{ group: lan, {internal} }}\n"
+            ),
         );
         self.far.iter().for_each(|netns| netns.wait_for_ipv6("eth0"));
         self.host.wait_for_ipv6("lg-host");
@@ -120,7 +122,11 @@ fn a_receiving_interface_sees_finished_checksums_only() {
                     let frame = capture.receive(ARRIVAL).expect("the transfer goes on");
                     let Some(is_right) = internet_checksum::verify(&frame.bytes) else { continue };
                     let excused = frame.checksum_unfinished && to.starts_with("tap");
-                    assert!(is_right || excused, "{load:?} from {from} to {address}: {:02x?}", &frame.bytes[..54]);
+                    assert!(
+                        is_right || excused,
+                        "{load:?} from {from} to {address}: {:02x?}",
+                        &frame.bytes[..54]
+                    );
                     verified += 1;
                 }
                 transfer.finish();
@@ -188,7 +194,8 @@ fn a_burst_is_delivered_or_counted_without_a_later_frame_to_push_it() {
     let _alone = ALONE.lock();
     const BURST: u64 = 5000;
     // Without the stacks' own frames the counters are exact.
-    let (host, a, b) = (Netns::new().without_ipv6(), Netns::new().without_ipv6(), Netns::new().without_ipv6());
+    let (host, a, b) =
+        (Netns::new().without_ipv6(), Netns::new().without_ipv6(), Netns::new().without_ipv6());
     for kind in ["veth", "tap"] {
         let switch = Switch::start(&host, &pair(&a, &b, kind));
         let sender = PacketSocket::bind(&a, "eth0");
@@ -204,10 +211,11 @@ fn a_burst_is_delivered_or_counted_without_a_later_frame_to_push_it() {
             let at_sender = a.counters("eth0").tx_dropped - lost_before;
             (delivered, switch.all_dropped(), at_sender, dropped_by_kernel(switch))
         };
-        let (delivered, ..) = eventually("every frame of the burst to be accounted for", Duration::from_secs(1), || {
-            let counts = accounted(&switch);
-            (counts.0 + counts.1 + counts.2 + counts.3 == BURST).then_some(counts)
-        });
+        let (delivered, ..) =
+            eventually("every frame of the burst to be accounted for", Duration::from_secs(1), || {
+                let counts = accounted(&switch);
+                (counts.0 + counts.1 + counts.2 + counts.3 == BURST).then_some(counts)
+            });
         println!("{kind}: {delivered} of {BURST} delivered, {:?} after the burst", watch.elapsed());
         // The least there is room for on the way: a tap holds 1000 frames for its reader, an AF_XDP socket has 1024 chunks.
         assert!(delivered >= 1000, "{kind}: {:?}", accounted(&switch));
@@ -221,7 +229,8 @@ fn a_lone_frame_is_delivered_at_once() {
         return;
     }
     let _alone = ALONE.lock();
-    let (host, a, b) = (Netns::new().without_ipv6(), Netns::new().without_ipv6(), Netns::new().without_ipv6());
+    let (host, a, b) =
+        (Netns::new().without_ipv6(), Netns::new().without_ipv6(), Netns::new().without_ipv6());
     for kind in ["veth", "tap"] {
         let switch = Switch::start(&host, &pair(&a, &b, kind));
         let (sender, receiver) = (PacketSocket::bind(&a, "eth0"), PacketSocket::bind(&b, "eth0"));
@@ -245,7 +254,10 @@ fn a_lone_frame_is_delivered_at_once() {
 fn pair(a: &Netns, b: &Netns, kind: &str) -> String {
     let port = |number: u8, netns: &Netns| {
         let mac = station(number);
-        format!("  p{number}: {{ group: lan, {kind}: {{ netns: {}, interface: eth0, mac: \"{mac}\" }} }}\n", netns.name())
+        format!(
+            "  p{number}: {{ group: lan, {kind}: {{ netns: {}, interface: eth0, mac: \"{mac}\" }} }}\n",
+            netns.name()
+        )
     };
     format!("port_groups: {{ lan: {{}} }}\nports:\n{}{}", port(1, a), port(2, b))
 }
@@ -253,13 +265,16 @@ fn pair(a: &Netns, b: &Netns, kind: &str) -> String {
 /// Frames that the kernel dropped before the switch saw them.
 fn dropped_by_kernel(switch: &Switch<'_>) -> u64 {
     let page = switch.metrics();
-    let dropped = |line: &&str| line.starts_with("lockgate_xsk_rx_dropped") || line.starts_with("lockgate_xsk_rx_ring_full");
+    let dropped = |line: &&str| {
+        line.starts_with("lockgate_xsk_rx_dropped") || line.starts_with("lockgate_xsk_rx_ring_full")
+    };
     page.lines().filter(dropped).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
 /// Sends a frame of every length and compares each with what arrives.
 fn assert_identical(lab: &Lab, from: &str, to: &str, lengths: &[usize]) {
-    let (sender, receiver) = (PacketSocket::bind(lab.netns(from), "eth0"), PacketSocket::bind(lab.netns(to), "eth0"));
+    let (sender, receiver) =
+        (PacketSocket::bind(lab.netns(from), "eth0"), PacketSocket::bind(lab.netns(to), "eth0"));
     let mut random = Random(0x1234_5678_9abc_def1);
     for window in lengths.chunks(WINDOW) {
         let mut sent: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -273,7 +288,11 @@ fn assert_identical(lab: &Lab, from: &str, to: &str, lengths: &[usize]) {
             let Some(frame) = receiver.receive_where(ARRIVAL, is_test_frame) else {
                 panic!("{from} to {to}: lost frames of {:?} bytes", sent.values())
             };
-            assert!(sent.remove(&frame.bytes).is_some(), "{from} to {to}: {} bytes that nobody sent", frame.bytes.len());
+            assert!(
+                sent.remove(&frame.bytes).is_some(),
+                "{from} to {to}: {} bytes that nobody sent",
+                frame.bytes.len()
+            );
         }
     }
     let extra = receiver.receive_all(Duration::from_millis(50), is_test_frame);

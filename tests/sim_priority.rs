@@ -1,7 +1,7 @@
 //! What classes do for a port that is asked to carry more than it may: delay, loss and shares, in both directions.
 
-use std::num::NonZeroU8;
 use std::fmt::Write;
+use std::num::NonZeroU8;
 
 use insta::assert_snapshot;
 use lockgate_dataplane::buffer::PoolSize;

@@ -179,7 +179,7 @@ fn flood(shaping: Shaping, direction: Direction, segments: usize, late: Nanos, m
         cap,
         bits_per_second: record.bits_per_second(from, to),
         delay: record.longest_delay(from, to),
-        dropped: sim.rig().all_drops(shaped, direction) / segments as u64,
+        dropped: sim.rig().all_drops(shaped, direction),
         sent: record.sent,
     };
     assert_eq!(sim.stop(), 0);
@@ -198,9 +198,7 @@ fn transfer(cap: u64, direction: Direction, segments: usize, round_trip: Nanos, 
     let record = sim.record(id);
     let share = permille(record.bits_per_second(from, end) * 1000 / (cap / 100));
     let queue_delay = Nanos::new(record.longest_delay(from, end).get() - round_trip.get() / 2);
-    let lost = permille(
-        sim.rig().all_drops(shaped_port(direction), direction) * 100_000 / (record.sent * segments as u64),
-    );
+    let lost = permille(sim.rig().all_drops(shaped_port(direction), direction) * 100_000 / record.sent);
     assert_eq!(sim.stop(), 0);
     format!("{segments:<9} {:<11} {share:<11} {:<16} {lost}", round_trip.to_string(), micros(queue_delay))
 }

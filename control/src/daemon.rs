@@ -60,11 +60,14 @@ async fn serve(loaded: Loaded) -> Result<(), DaemonError> {
     // First of all: a signal during the start must wait for a clean stop, not kill half a switch.
     let mut stop = StopSignals::new()?;
     let topology = Arc::new(loaded.topology);
-    let api_listener = api::listen(&topology.api_socket).map_err(|error| DaemonError(devices::chain(&error)))?;
-    let metrics_listener =
-        metrics::listen(topology.metrics_listen).await.map_err(|error| DaemonError(devices::chain(&error)))?;
+    let api_listener =
+        api::listen(&topology.api_socket).map_err(|error| DaemonError(devices::chain(&error)))?;
+    let metrics_listener = metrics::listen(topology.metrics_listen)
+        .await
+        .map_err(|error| DaemonError(devices::chain(&error)))?;
     let mut switch = start(&topology)?;
-    let running = Arc::new(Running::new(topology.clone(), switch.workers.clone(), &loaded.hash, switch.statuses()));
+    let running =
+        Arc::new(Running::new(topology.clone(), switch.workers.clone(), &loaded.hash, switch.statuses()));
     tokio::spawn(api::serve(api_listener, running.clone()));
     tokio::spawn(metrics::serve(metrics_listener, running.clone()));
     tracing::info!(
@@ -118,7 +121,8 @@ fn start(topology: &Arc<Topology>) -> Result<Switch, DaemonError> {
     let count = worker_count(topology);
     let state = Arc::new(compile::compile(topology, &macs, count));
     let pools = vec![pools::pool_size(&state, count); usize::from(count)];
-    let workers = Workers::start(&state, &pools).map_err(|error| DaemonError::new("cannot start workers", &error))?;
+    let workers =
+        Workers::start(&state, &pools).map_err(|error| DaemonError::new("cannot start workers", &error))?;
     let workers = Arc::new(RwLock::new(Some(workers)));
     let mut switch = Switch { topology: topology.clone(), workers, ports: HashMap::new() };
     for port in prepared {
@@ -149,13 +153,15 @@ impl Switch {
 
     /// Tries the ports that wait or failed again; those whose status changed.
     fn retry(&mut self) -> Vec<PortId> {
-        let pending: Vec<_> = self.ports.iter().filter(|(_, port)| port.teardown.is_none()).map(|(id, _)| *id).collect();
+        let pending: Vec<_> =
+            self.ports.iter().filter(|(_, port)| port.teardown.is_none()).map(|(id, _)| *id).collect();
         let mut changed = Vec::new();
         for port in pending {
             match host::prepare(&self.topology, &[port]) {
                 Ok(prepared) => prepared.into_iter().for_each(|port| self.open(port)),
                 Err(errors) => {
-                    let reason = errors.iter().map(|error| devices::chain(error)).collect::<Vec<_>>().join("; ");
+                    let reason =
+                        errors.iter().map(|error| devices::chain(error)).collect::<Vec<_>>().join("; ");
                     if let Some(port) = self.ports.get_mut(&port) {
                         port.status = PortStatus::failed(reason);
                     }
@@ -193,7 +199,8 @@ struct StopSignals {
 
 impl StopSignals {
     fn new() -> Result<Self, DaemonError> {
-        let listen = |kind| signal(kind).map_err(|error| DaemonError::new("cannot listen for signals", &error));
+        let listen =
+            |kind| signal(kind).map_err(|error| DaemonError::new("cannot listen for signals", &error));
         Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
     }
 
@@ -209,8 +216,7 @@ fn worker_count(topology: &Topology) -> u8 {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     match topology.workers {
         topology::Workers::Count(count) => count,
-        topology::Workers::Auto => {
-            u8::try_from((processors / 2).clamp(1, topology.ports.len().max(1))).unwrap_or(topology::MAX_WORKERS)
-        }
+        topology::Workers::Auto => u8::try_from((processors / 2).clamp(1, topology.ports.len().max(1)))
+            .unwrap_or(topology::MAX_WORKERS),
     }
 }

@@ -79,6 +79,15 @@ impl BufferPool {
         bytes.map(|bytes| FrameBuf { bytes, home: self.home })
     }
 
+    /// How many more frames of `len` bytes the pool has buffers for.
+    pub fn room_for(&self, len: usize) -> usize {
+        match len + HEADROOM {
+            ..=SMALL => self.small.len(),
+            ..=LARGE => self.large.len(),
+            _ => 0,
+        }
+    }
+
     /// Takes a buffer back.
     ///
     /// # Panics

@@ -101,19 +101,21 @@ pub struct SojournHistogram {
 pub struct FlowCounters {
     /// Received from devices.
     pub received: Counter,
-    /// Copies made for flooding, beyond the original.
+    /// Copies made for flooding, beyond the original, and segments cut from super-frames.
     pub copied: Counter,
     /// Taken over from other workers.
     pub taken_over: Counter,
     /// Handed over to other workers.
     pub handed_over: Counter,
+    /// Super-frames whose segments, counted as copies, took their place.
+    pub replaced: Counter,
     /// Sent by devices.
     pub sent: Counter,
     /// Dropped.
     pub dropped: Counter,
     /// Waiting in queues or in front of a device.
     pub queued: Gauge,
-    /// `received + copied + taken_over − handed_over − sent − dropped − queued`, computed by the worker itself at the
+    /// `received + copied + taken_over − handed_over − replaced − sent − dropped − queued`, computed by the worker itself at the
     /// end of a round, when it must be zero.
     pub accounting_error: Gauge,
     /// Buffers of the worker's pool that are in use.
@@ -122,7 +124,7 @@ pub struct FlowCounters {
     pub free_small: Gauge,
     /// Free large buffers of the worker's pool.
     pub free_large: Gauge,
-    /// Flood copies that were not made because the pool was empty; they count as dropped at their receiver too.
+    /// Copies and segments that were not made because the pool was empty; they count as dropped where they were to go.
     pub copies_failed: Counter,
 }
 
@@ -260,10 +262,10 @@ impl DirectionCounters {
         self.bytes.add(frame.wire_len());
     }
 
-    /// Counts a dropped frame.
-    pub fn drop(&self, frame: &Frame, reason: DropReason) {
-        self.drops[reason.index()].add(frame.wire_frames());
-        self.dropped_bytes[reason.index()].add(frame.wire_len());
+    /// Counts a dropped frame, or a super-frame of several.
+    pub fn drop(&self, wire_frames: u64, wire_len: u64, reason: DropReason) {
+        self.drops[reason.index()].add(wire_frames);
+        self.dropped_bytes[reason.index()].add(wire_len);
     }
 
     /// Frames that passed.
@@ -324,7 +326,8 @@ impl FlowCounters {
     /// Frames unaccounted for, given how many wait now. Zero between rounds.
     pub fn imbalance(&self, queued: usize) -> i64 {
         let entered = self.received.total() + self.copied.total() + self.taken_over.total();
-        let left = self.handed_over.total() + self.sent.total() + self.dropped.total();
+        let left =
+            self.handed_over.total() + self.replaced.total() + self.sent.total() + self.dropped.total();
         entered.wrapping_sub(left).wrapping_sub(queued as u64).cast_signed()
     }
 }

@@ -165,7 +165,8 @@ impl Exchange {
 
     /// Free buffers in the pool of `home`, as of its last round.
     pub fn free_buffers(&self, home: WorkerId, small: bool) -> usize {
-        let flow = self.peers.get(home.index()).and_then(Option::as_ref).and_then(|peer| peer.counters.as_ref());
+        let flow =
+            self.peers.get(home.index()).and_then(Option::as_ref).and_then(|peer| peer.counters.as_ref());
         flow.map_or(0, |counters| {
             let gauge = if small { &counters.flow.free_small } else { &counters.flow.free_large };
             usize::try_from(gauge.value()).unwrap_or(0)

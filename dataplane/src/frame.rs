@@ -56,7 +56,11 @@ impl Frame {
     /// # Panics
     /// If `buf` is shorter than that.
     pub fn new(buf: FrameBuf, len: usize, ingress: PortId) -> Self {
-        assert!(HEADROOM + len <= buf.bytes().len(), "frame of {len} bytes in a buffer of {}", buf.bytes().len());
+        assert!(
+            HEADROOM + len <= buf.bytes().len(),
+            "frame of {len} bytes in a buffer of {}",
+            buf.bytes().len()
+        );
         Self {
             buf,
             start: HEADROOM,
@@ -103,7 +107,8 @@ impl Frame {
 
     /// Bytes the wire would carry: a super-frame repeats its headers in every segment.
     pub fn wire_len(&self) -> u64 {
-        let repeated = self.gso.map_or(0, |gso| u64::from(gso.segments.saturating_sub(1)) * u64::from(gso.header_len));
+        let repeated =
+            self.gso.map_or(0, |gso| u64::from(gso.segments.saturating_sub(1)) * u64::from(gso.header_len));
         self.len as u64 + repeated
     }
 

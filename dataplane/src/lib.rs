@@ -7,6 +7,7 @@
 //!    pipeline/ingress_policy   may it enter?               pure
 //!    pipeline/ingress_shaper   within its rate? else wait  pure, takes now
 //!    pipeline/lookup           learn source, find dest.    pure, takes now
+//!    pipeline/pacing           too long for a slow port?   pure
 //!    pipeline/queue            egress queues by class      pure
 //!    pipeline/scheduler        which class next            pure
 //!    pipeline/tx_shaper        when may it leave?          pure, takes now

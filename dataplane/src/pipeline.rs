@@ -4,7 +4,8 @@
 //!   receive:   parse → classify → ingress_policy → ingress_shaper ─┐ passes, or waits and
 //!                                                                 │ `release` takes it up again
 //!   forward:   ┌──────────────────────────────────────────────────┘
-//!              └→ lookup (learn, find) → queue of the egress port, here or at the worker that owns it
+//!              └→ lookup (learn, find) → pacing → queue of the egress port, here or at the worker
+//!                                              that owns it
 //!   transmit:  queue → scheduler → tx_shaper → device
 //! ```
 //!
@@ -15,6 +16,7 @@ pub mod classify;
 pub mod ingress_policy;
 pub mod ingress_shaper;
 pub mod lookup;
+pub mod pacing;
 pub mod queue;
 pub mod scheduler;
 pub mod tx_shaper;
@@ -23,6 +25,7 @@ use std::collections::VecDeque;
 
 use crate::frame::Frame;
 use crate::frame::headers::Headers;
+use crate::frame::segment::Segments;
 use crate::id::{Direction, PortId};
 use crate::port::Settled;
 use crate::switch::{PortRuntime, Switch};
@@ -40,6 +43,12 @@ impl Switch {
         for mut frame in frames.drain(..) {
             self.counters.flow.received.add(1);
             match self.admit(&mut frame) {
+                Ok(()) if self.ports[frame.ingress.index()].ingress.is_too_long(&frame) => {
+                    let port = frame.ingress;
+                    self.cut_up(port, Direction::Ingress, frame, |switch, piece| {
+                        switch.shape_ingress(now, piece)
+                    });
+                }
                 Ok(()) => self.shape_ingress(now, frame),
                 Err(reason) => self.discard(frame.ingress, Direction::Ingress, frame, reason),
             }
@@ -125,7 +134,7 @@ impl Switch {
                     self.counters.flow.copied.add(1);
                     self.deliver(now, receiver, copy);
                 }
-                None => self.copy_failed(receiver, &frame),
+                None => self.copy_failed(receiver, Direction::Egress, frame.wire_frames(), frame.wire_len()),
             }
             receiver = next;
         }
@@ -145,11 +154,19 @@ impl Switch {
     }
 
     /// Puts a frame into the queue of an egress port of this worker, in the form that port wants.
-    pub fn enqueue(&mut self, now: Instant, egress: PortId, mut frame: Frame) {
+    pub fn enqueue(&mut self, now: Instant, egress: PortId, frame: Frame) {
         let port = &mut self.ports[egress.index()];
         if !port.attached {
             return self.discard(egress, Direction::Egress, frame, DropReason::PortDown);
         }
+        if port.egress.is_too_long(&frame) {
+            let step = |switch: &mut Self, piece| switch.enqueue_whole(now, egress, piece);
+            return self.cut_up(egress, Direction::Egress, frame, step);
+        }
+        self.enqueue_whole(now, egress, frame);
+    }
+
+    fn enqueue_whole(&mut self, now: Instant, egress: PortId, mut frame: Frame) {
         classify::put_tag_back(&mut frame, &self.state.port(egress).vlan);
         frame.queued_at = now;
         let free = self.free_buffers(&frame);
@@ -157,13 +174,48 @@ impl Switch {
         let shaped = queue.is_shaped();
         match queue.enqueue(&mut self.slab, frame, free) {
             Ok(()) => self.egress_waiting.insert(egress),
-            Err((frame, bound)) => self.discard(egress, Direction::Egress, frame, bound_reason(bound, shaped)),
+            Err((frame, bound)) => {
+                self.discard(egress, Direction::Egress, frame, bound_reason(bound, shaped))
+            }
         }
+    }
+
+    /// Hands the segments of a super-frame to `step` one by one, or the frame itself if they have no buffers or it
+    /// cannot be cut.
+    fn cut_up(
+        &mut self,
+        port: PortId,
+        direction: Direction,
+        frame: Frame,
+        mut step: impl FnMut(&mut Self, Frame),
+    ) {
+        let segments = Segments::new(&frame)
+            .filter(|segments| self.pool.room_for(segments.segment_len(0)) >= usize::from(segments.count()));
+        let Some(segments) = segments else { return step(self, frame) };
+        for index in 0..segments.count() {
+            match segments.frame(index, &mut self.pool) {
+                Some(piece) => {
+                    self.counters.flow.copied.add(1);
+                    step(self, piece);
+                }
+                // The pieces before it were flooded and took the buffers.
+                None => self.copy_failed(port, direction, 1, segments.segment_len(index) as u64),
+            }
+        }
+        // The pieces take the super-frame's place.
+        self.counters.flow.replaced.add(1);
+        self.recycle(frame.into_buf());
     }
 
     /// Appends frames of `port` that may leave now to `batch` until it holds `room`; the instant at which the next one
     /// may, if it waits for credit.
-    pub fn transmit(&mut self, now: Instant, port: PortId, room: usize, batch: &mut VecDeque<Frame>) -> Option<Instant> {
+    pub fn transmit(
+        &mut self,
+        now: Instant,
+        port: PortId,
+        room: usize,
+        batch: &mut VecDeque<Frame>,
+    ) -> Option<Instant> {
         let queue = &mut self.ports[port.index()].egress;
         while batch.len() < room {
             match queue.dequeue(now, &mut self.slab, &self.state.classes) {
@@ -195,7 +247,7 @@ impl Switch {
     /// Counts a dropped frame, once, and gives its buffer back.
     pub fn discard(&mut self, port: PortId, direction: Direction, frame: Frame, reason: DropReason) {
         self.counters.flow.dropped.add(1);
-        self.counters.direction(port, direction).drop(&frame, reason);
+        self.counters.direction(port, direction).drop(frame.wire_frames(), frame.wire_len(), reason);
         if direction == Direction::Egress {
             self.counters.port(port).class_drops[frame.class.index()].add(frame.wire_frames());
         }

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 use crate::buffer::BufferPool;
-use crate::frame::{ETHERNET_HEADER, Frame, TAG};
 use crate::frame::offload::OffloadSupport;
+use crate::frame::{ETHERNET_HEADER, Frame, TAG};
 use crate::time::Instant;
 use crate::verdict::DropReason;
 

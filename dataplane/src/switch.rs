@@ -195,10 +195,10 @@ impl Switch {
         self.counters.direction(frame.ingress, Direction::Ingress).pass(frame, frame.destination());
     }
 
-    /// A flood copy that could not be made counts as received and dropped by its receiver.
-    pub(crate) fn copy_failed(&self, receiver: PortId, frame: &Frame) {
+    /// A copy or segment that could not be made counts as dropped where it was to go.
+    pub(crate) fn copy_failed(&self, port: PortId, direction: Direction, wire_frames: u64, wire_len: u64) {
         self.counters.flow.copies_failed.add(1);
-        self.counters.direction(receiver, Direction::Egress).drop(frame, DropReason::BufferQuota);
+        self.counters.direction(port, direction).drop(wire_frames, wire_len, DropReason::BufferQuota);
     }
 
     /// Free buffers of the frame's size in the pool it came from.

@@ -103,7 +103,9 @@ impl Workers {
             .map(WorkerId)
             .zip(pools)
             .zip(Exchange::connect(pools))
-            .map(|((me, pool), exchange)| Switch::new(clock.now(), me, state.clone(), *pool, everywhere, exchange))
+            .map(|((me, pool), exchange)| {
+                Switch::new(clock.now(), me, state.clone(), *pool, everywhere, exchange)
+            })
             .collect();
         let counters: Vec<_> = switches.iter().map(Switch::counters).collect();
         switches.iter_mut().for_each(|switch| switch.exchange().watch(&counters));

@@ -38,5 +38,16 @@ pub fn try_get(netns: &Netns, address: &str, path: &str) -> Result<String, Strin
 
 /// Encodes a value of a query.
 pub fn encode(value: &str) -> String {
-    value.bytes().map(|byte| if byte.is_ascii_alphanumeric() { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    value
+        .bytes()
+        .map(
+            |byte| {
+                if byte.is_ascii_alphanumeric() {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02X}")
+                }
+            },
+        )
+        .collect()
 }

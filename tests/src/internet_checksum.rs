@@ -30,7 +30,8 @@ fn verify_transport(protocol: u8, addresses: &[u8], payload: &[u8]) -> Option<bo
 
 /// The ones' complement sum of 16-bit words.
 fn sum(bytes: &[u8]) -> u32 {
-    let mut sum: u32 = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
+    let mut sum: u32 =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

@@ -4,13 +4,14 @@ use std::fs::{self, File};
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Once;
 use std::thread;
 use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
 
 use crate::clock::eventually;
-use crate::process::{command, run, unique_name};
+use crate::process::{NAME_PREFIX, Process, command, run, unique_name};
 
 /// Duplicate address detection takes a second or two.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(5);
@@ -50,6 +51,8 @@ pub struct Ipv6State {
 impl Netns {
     /// A new namespace with its loopback interface up.
     pub fn new() -> Self {
+        static SWEPT: Once = Once::new();
+        SWEPT.call_once(remove_leftovers);
         let netns = Self { name: unique_name() };
         run(command(&format!("ip netns add {}", netns.name)));
         netns.ip("link set lo up");
@@ -61,9 +64,10 @@ impl Netns {
         &self.name
     }
 
-    /// A command that will run inside; its process is the command's own.
+    /// A command that will run inside, with a sysfs of its own; `ip` replaces itself by it, so its process is the
+    /// command's.
     pub fn command(&self, words: &str) -> Command {
-        command(&format!("nsenter --net=/run/netns/{} {words}", self.name))
+        command(&format!("ip netns exec {} {words}", self.name))
     }
 
     /// Runs a command inside and returns what it printed.
@@ -115,8 +119,11 @@ impl Netns {
     /// Names of the interfaces, sorted.
     pub fn interfaces(&self) -> Vec<String> {
         let table = self.proc_net("dev");
-        let mut names: Vec<_> =
-            table.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect();
+        let mut names: Vec<_> = table
+            .lines()
+            .skip(2)
+            .filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()))
+            .collect();
         names.sort_unstable();
         names
     }
@@ -133,8 +140,10 @@ impl Netns {
             .into_iter()
             .find(|(name, _)| name.trim() == interface)
             .unwrap_or_else(|| panic!("no interface {interface} in {}", self.name));
-        let numbers: Vec<u64> = counters.split_whitespace().filter_map(|number| number.parse().ok()).collect();
-        let &[rx_bytes, rx_frames, _, rx_dropped, _, _, _, _, tx_bytes, tx_frames, _, tx_dropped, ..] = &numbers[..]
+        let numbers: Vec<u64> =
+            counters.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+        let &[rx_bytes, rx_frames, _, rx_dropped, _, _, _, _, tx_bytes, tx_frames, _, tx_dropped, ..] =
+            &numbers[..]
         else {
             panic!("unexpected counters: {counters}")
         };
@@ -150,11 +159,18 @@ impl Netns {
         for pair in lines.chunks(2) {
             let [names, values] = pair else { continue };
             let columns = names.split_whitespace().zip(values.split_whitespace());
-            total += columns.filter(|(name, _)| refusal(name)).filter_map(|(_, value)| value.parse::<u64>().ok()).sum::<u64>();
+            total += columns
+                .filter(|(name, _)| refusal(name))
+                .filter_map(|(_, value)| value.parse::<u64>().ok())
+                .sum::<u64>();
         }
         let table = self.proc_net("snmp6");
         let rows = table.lines().filter_map(|line| line.split_once(char::is_whitespace));
-        total + rows.filter(|(name, _)| refusal(name)).filter_map(|(_, value)| value.trim().parse::<u64>().ok()).sum::<u64>()
+        total
+            + rows
+                .filter(|(name, _)| refusal(name))
+                .filter_map(|(_, value)| value.trim().parse::<u64>().ok())
+                .sum::<u64>()
     }
 
     /// The IPv6 addresses of an interface.
@@ -188,7 +204,9 @@ impl Netns {
         eventually(&format!("a listener on port {port}"), ADDRESS_LIMIT, || {
             let tables = ["tcp", "tcp6"].map(|file| self.proc_net(file)).concat();
             let rows = tables.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-            rows.into_iter().any(|row| row.len() > 3 && row[1].ends_with(&suffix) && row[3] == LISTEN).then_some(())
+            rows.into_iter()
+                .any(|row| row.len() > 3 && row[1].ends_with(&suffix) && row[3] == LISTEN)
+                .then_some(())
         });
     }
 
@@ -196,7 +214,10 @@ impl Netns {
     pub fn ping(&self, to: IpAddr, count: u32, payload: usize) -> Vec<f64> {
         let process = self.command(&format!("ping -n -M do -c {count} -i 0.05 -W 1 -s {payload} {to}"));
         let output = process_output(process);
-        output.lines().filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok()).collect()
+        output
+            .lines()
+            .filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok())
+            .collect()
     }
 }
 
@@ -212,9 +233,21 @@ impl Drop for Netns {
     }
 }
 
+/// Removes the namespaces of tests that were killed.
+fn remove_leftovers() {
+    for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let owner =
+            name.strip_prefix(NAME_PREFIX).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            _ = command(&format!("ip netns del {name}")).status();
+        }
+    }
+}
+
 /// What a command printed, however it ended.
 fn process_output(command: Command) -> String {
-    let mut process = crate::process::Process::spawn(command);
+    let mut process = Process::spawn(command);
     process.wait(Duration::from_secs(20));
     process.output()
 }

@@ -8,7 +8,8 @@ use lockgate_dataplane::frame::mac::MacAddr;
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvmsg, setsockopt, socket, sockopt,
+    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvmsg,
+    setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
 use nix::unistd::write;
@@ -56,7 +57,8 @@ impl PacketSocket {
     pub fn bind(netns: &Netns, interface: &str) -> Self {
         netns.inside(|| {
             let all = SockProtocol::EthAll;
-            let fd = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, all).expect("root may");
+            let fd =
+                socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, all).expect("root may");
             setsockopt(&fd, sockopt::RcvBufForce, &RECEIVE_BUFFER).expect("root may");
             setsockopt(&fd, Auxdata, &true).expect("the kernel has auxiliary data");
             setsockopt(&fd, IgnoreOutgoing, &true).expect("the kernel can leave out what goes out");
@@ -159,7 +161,8 @@ impl Auxiliary {
         const TAG_VALID: u32 = 1 << 4;
         let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let status = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        let ([control_high, control_low], [tpid_high, tpid_low]) = (half(16).to_be_bytes(), half(18).to_be_bytes());
+        let ([control_high, control_low], [tpid_high, tpid_low]) =
+            (half(16).to_be_bytes(), half(18).to_be_bytes());
         Self {
             tag: (status & TAG_VALID != 0).then_some([tpid_high, tpid_low, control_high, control_low]),
             checksum_unfinished: status & CHECKSUM_NOT_READY != 0,

@@ -11,6 +11,8 @@ use nix::unistd::Pid;
 
 use crate::clock::eventually;
 
+/// Start of the names that tests make up; the number of the test's process follows.
+pub const NAME_PREFIX: &str = "lgt-";
 /// How long a command may take that does one thing and ends.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 
@@ -101,5 +103,5 @@ pub fn temporary_path(what: &str) -> PathBuf {
 /// A name that nobody else uses, of at most 20 letters.
 pub fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("lgt-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("{NAME_PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }

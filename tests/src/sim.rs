@@ -86,6 +86,10 @@ pub struct FlowId(usize);
 struct State {
     flow: Flow,
     record: Record,
+    /// Frames and super-frames sent.
+    chunks: u64,
+    /// Segments of each chunk that arrived.
+    arrived: BTreeMap<u64, u64>,
     tcp: Tcp,
     sending_since: Instant,
     /// Bytes sent since then.
@@ -138,6 +142,8 @@ impl Sim {
         self.flows.push(State {
             flow,
             record: Record::default(),
+            chunks: 0,
+            arrived: BTreeMap::new(),
             tcp: Tcp::new(line, flow.segments),
             sending_since: self.now,
             sent_bytes: 0,
@@ -248,15 +254,17 @@ impl Sim {
 
     fn transmit(&mut self, id: FlowId, at: Instant) {
         let state = &mut self.flows[id.0];
-        let sequence = state.record.sent;
-        state.record.sent += 1;
+        let sequence = state.chunks;
+        state.chunks += 1;
+        state.record.sent += state.flow.segments as u64;
         let Flow { from, to, dscp, length, segments, pace } = state.flow;
         let mut packet = match (pace, segments) {
             (_, 2..) => frames::super_frame(address_of(to), address_of(from), dscp, length, segments),
             (Pace::Tcp(_), _) => Packet::plain(frames::tcp(address_of(to), address_of(from), dscp, length)),
             _ => Packet::plain(frames::ipv4_udp(address_of(to), address_of(from), dscp, length)),
         };
-        Stamp { flow: id, is_ack: false, sequence, sent: at }.write(&mut packet.bytes);
+        let segment_size = packet.gso.map_or(packet.bytes.len(), |gso| gso.segment_size.into());
+        Stamp { flow: id, is_ack: false, sequence, sent: at }.write(&mut packet.bytes, segment_size);
         self.plan(at + self.link_delay, Event::Enter(from, packet));
     }
 
@@ -281,10 +289,17 @@ impl Sim {
             return self.send(stamp.flow);
         }
         let Flow { from, to, length, segments, dscp, pace } = state.flow;
-        state.record.arrivals.push(Arrival { at: self.now, bytes: (length * segments) as u64, delay });
-        if let Pace::Tcp(_) = pace {
+        let frames = packet.gso.map_or(1, |gso| u64::from(gso.segments));
+        state.record.arrivals.push(Arrival { at: self.now, frames, bytes: length as u64 * frames, delay });
+        // The segments of a chunk arrive in order; the last one is there when as many as were sent are.
+        let arrived = state.arrived.entry(stamp.sequence).or_default();
+        *arrived += frames;
+        if let Pace::Tcp(_) = pace
+            && *arrived == segments as u64
+        {
             let mut ack = frames::tcp(address_of(from), address_of(to), dscp, TCP_PAYLOAD + Stamp::LEN);
-            Stamp { is_ack: true, ..stamp }.write(&mut ack);
+            let length = ack.len();
+            Stamp { is_ack: true, ..stamp }.write(&mut ack, length);
             self.plan(self.now + self.link_delay, Event::Enter(to, Packet::plain(ack)));
         }
     }

@@ -36,7 +36,10 @@ impl TopologyFile {
         fs::create_dir(&directory).expect("the directory for temporary files can be written");
         let file = Self { directory };
         let socket = file.socket();
-        let head = format!("version: 1\nmetrics: {{ listen: {METRICS} }}\napi: {{ socket: {} }}\n", socket.display());
+        let head = format!(
+            "version: 1\nmetrics: {{ listen: {METRICS} }}\napi: {{ socket: {} }}\n",
+            socket.display()
+        );
         fs::write(file.path(), head + body).expect("the new directory can be written");
         file
     }
@@ -133,7 +136,8 @@ impl<'a> Switch<'a> {
     /// Frames dropped at `port` in `direction` for `reason`.
     pub fn dropped(&self, port: &str, direction: &str, reason: &str) -> u64 {
         let drops: Vec<types::Drop> = self.show("drops");
-        let matches = |drop: &&types::Drop| drop.port == port && drop.direction == direction && drop.reason == reason;
+        let matches =
+            |drop: &&types::Drop| drop.port == port && drop.direction == direction && drop.reason == reason;
         drops.iter().filter(matches).map(|drop| drop.frames).sum()
     }
 
@@ -174,8 +178,10 @@ impl<'a> Switch<'a> {
         for metric in ["lockgate_xsk_tx_invalid_descs_total", "lockgate_xsk_rx_invalid_descs_total"] {
             // Without an AF_XDP port there is no such series.
             let page = self.metrics();
-            let bad: Vec<_> =
-                page.lines().filter(|line| line.starts_with(&format!("{metric}{{")) && !line.ends_with(" 0")).collect();
+            let bad: Vec<_> = page
+                .lines()
+                .filter(|line| line.starts_with(&format!("{metric}{{")) && !line.ends_with(" 0"))
+                .collect();
             assert!(bad.is_empty(), "the kernel refused descriptors: {bad:?}");
         }
     }

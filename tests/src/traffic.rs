@@ -56,7 +56,8 @@ impl Transfer {
             Load::Tcp => String::new(),
             Load::Udp { bits_per_second } => format!("-u -l {UDP_PAYLOAD} -b {bits_per_second}"),
         };
-        let client = from.command(&format!("iperf3 -J --connect-timeout 3000 -c {address} -t {seconds} {load}"));
+        let client =
+            from.command(&format!("iperf3 -J --connect-timeout 3000 -c {address} -t {seconds} {load}"));
         Self { client: Process::spawn(client), _server: server, seconds }
     }
 

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::sys::socket::{self, AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockProtocol, SockType};
+use nix::sys::socket::{
+    self, AddressFamily, LinkAddr, MsgFlags, MultiHeaders, SockFlag, SockProtocol, SockType,
+};
 use nix::unistd::Pid;
 
 /// Frames per system call.
@@ -45,8 +47,9 @@ fn run(arguments: &[String]) -> Result<u64, Box<dyn std::error::Error>> {
     let socket =
         socket::socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), None::<SockProtocol>)?;
     bypass_queueing_discipline(&socket)?;
-    let frames: Vec<Vec<u8>> =
-        (0..flows.max(1)).map(|flow| lockgate_benches::udp_frame(destination, source, flow, length)).collect();
+    let frames: Vec<Vec<u8>> = (0..flows.max(1))
+        .map(|flow| lockgate_benches::udp_frame(destination, source, flow, length))
+        .collect();
 
     let until = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?;
     let until = Duration::from(until) + Duration::from_secs_f64(seconds.parse()?);
@@ -83,13 +86,7 @@ fn bypass_queueing_discipline(socket: &impl AsRawFd) -> Result<(), std::io::Erro
     let on: libc::c_int = 1;
     // SAFETY: the option value is a C int that lives across the call, and 4 is its size.
     let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            PACKET_QDISC_BYPASS,
-            (&raw const on).cast(),
-            4,
-        )
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, PACKET_QDISC_BYPASS, (&raw const on).cast(), 4)
     };
     if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }

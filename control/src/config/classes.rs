@@ -154,7 +154,9 @@ impl ClassConfig {
                 }
                 Service::Strict
             }
-            None => Service::Weighted { weight: weight.and_then(|weight| NonZeroU8::new(weight.value)).unwrap_or(DEFAULT_WEIGHT) },
+            None => Service::Weighted {
+                weight: weight.and_then(|weight| NonZeroU8::new(weight.value)).unwrap_or(DEFAULT_WEIGHT),
+            },
         }
     }
 

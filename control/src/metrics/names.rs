@@ -177,9 +177,11 @@ metrics! {
     FLOW_RECEIVED = Counter "lockgate_flow_received_frames_total" "frames" []
         "Frames received from all devices. In this and the other flow metrics a super-frame counts once.";
     FLOW_COPIED = Counter "lockgate_flow_copied_frames_total" "frames" []
-        "Copies made for group frames and unknown destinations, beyond the original.";
+        "Copies made for group frames and unknown destinations, beyond the original, and segments cut from super-frames.";
+    FLOW_REPLACED = Counter "lockgate_flow_replaced_frames_total" "frames" []
+        "Super-frames too long for a slow port, whose segments took their place.";
     FLOW_COPIES_FAILED = Counter "lockgate_flow_failed_copies_total" "frames" []
-        "Copies not made because no buffer was free; they count among the drops of their receiver.";
+        "Copies and segments not made because no buffer was free; they count among the drops of the port they were for.";
     FLOW_SENT = Counter "lockgate_flow_sent_frames_total" "frames" []
         "Frames sent by all devices.";
     FLOW_DROPPED = Counter "lockgate_flow_dropped_frames_total" "frames" []

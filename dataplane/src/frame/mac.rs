@@ -75,7 +75,14 @@ mod tests {
     fn parses_what_it_prints_and_nothing_looser() {
         let mac: MacAddr = "52:54:00:AB:cd:0f".parse().unwrap();
         assert_eq!(mac.to_string(), "52:54:00:ab:cd:0f");
-        for bad in ["", "52:54:00:12:34", "52:54:00:12:34:56:78", "5254.0012.3456", "0:1:2:3:4:5", "52:54:00:12:34:+6"] {
+        for bad in [
+            "",
+            "52:54:00:12:34",
+            "52:54:00:12:34:56:78",
+            "5254.0012.3456",
+            "0:1:2:3:4:5",
+            "52:54:00:12:34:+6",
+        ] {
             assert_eq!(bad.parse::<MacAddr>(), Err(ParseMacError), "{bad}");
         }
     }

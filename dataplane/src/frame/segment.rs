@@ -8,6 +8,7 @@
 use super::headers::{IpVersion, Protocol, Transport};
 use super::offload::{Gso, GsoKind};
 use super::{Frame, checksum};
+use crate::buffer::{BufferPool, HEADROOM};
 
 /// Most segments of a super-frame: 64 KiB in the smallest segments that Linux TCP makes (48 bytes) are 1366. It bounds
 /// the work that one frame of a hostile guest can cause.
@@ -31,6 +32,7 @@ pub fn plan(bytes: &[u8], kind: GsoKind, segment_size: u16) -> Option<Gso> {
 /// The segments of one super-frame.
 #[derive(Debug)]
 pub struct Segments<'a> {
+    frame: &'a Frame,
     bytes: &'a [u8],
     transport: Transport,
     gso: Gso,
@@ -41,7 +43,7 @@ impl<'a> Segments<'a> {
     pub fn new(frame: &'a Frame) -> Option<Self> {
         let claimed = frame.gso?;
         let (transport, gso) = layout(frame.bytes(), claimed.kind, claimed.segment_size)?;
-        (gso == claimed).then_some(Self { bytes: frame.bytes(), transport, gso })
+        (gso == claimed).then_some(Self { frame, bytes: frame.bytes(), transport, gso })
     }
 
     /// How many there are; at least one.
@@ -70,6 +72,19 @@ impl<'a> Segments<'a> {
         self.write_network(index, segment);
         self.write_transport(index, segment);
         segment.len()
+    }
+
+    /// Segment `index` as a frame of its own, in the VLAN and class of the super-frame; `None` if the pool has no buffer
+    /// for it.
+    ///
+    /// # Panics
+    /// If there is no such segment.
+    pub fn frame(&self, index: u16, pool: &mut BufferPool) -> Option<Frame> {
+        let len = self.segment_len(index);
+        let mut buf = pool.take(len)?;
+        self.write(index, &mut buf.bytes_mut()[HEADROOM..]);
+        let &Frame { ingress, vlan, tag, class, queued_at, .. } = self.frame;
+        Some(Frame { vlan, tag, class, queued_at, ..Frame::new(buf, len, ingress) })
     }
 
     fn payload(&self, index: u16) -> &'a [u8] {

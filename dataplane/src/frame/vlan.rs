@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_set_holds_what_was_put_in_and_prints_ranges() {
-        let set: VlanSet = [1, 20, 21, 22, 63, 64, 4094].map(|id| VlanId::try_from(id).unwrap()).into_iter().collect();
+        let set: VlanSet =
+            [1, 20, 21, 22, 63, 64, 4094].map(|id| VlanId::try_from(id).unwrap()).into_iter().collect();
         assert_eq!(format!("{set:?}"), "1, 20-22, 63-64, 4094");
         assert_eq!(set.iter().count(), 7);
         assert!(!set.contains(VlanId::try_from(2).unwrap()));

@@ -53,7 +53,9 @@ pub fn learn(
     match policy {
         SourcePolicy::Pinned(_) => Ok(Announce::Nothing),
         // Another source may have been pinned while this frame waited at the ingress shaper.
-        SourcePolicy::FirstSeen if first_seen.is_some_and(|first| first != source) => Err(DropReason::ForgedSource),
+        SourcePolicy::FirstSeen if first_seen.is_some_and(|first| first != source) => {
+            Err(DropReason::ForgedSource)
+        }
         SourcePolicy::FirstSeen if fdb.lookup(vlan, source) == Some(port) => Ok(Announce::Nothing),
         SourcePolicy::FirstSeen if fdb.pin(vlan, source, port) => {
             *first_seen = Some(source);
@@ -62,7 +64,9 @@ pub fn learn(
         SourcePolicy::FirstSeen => Err(DropReason::ForgedSource),
         SourcePolicy::Learn { limit, beyond } => match fdb.learn(now, vlan, source, port, *limit) {
             Learned::Refreshed { announce: false } => Ok(Announce::Nothing),
-            Learned::New | Learned::Moved { .. } | Learned::Refreshed { announce: true } => Ok(Announce::Learned),
+            Learned::New | Learned::Moved { .. } | Learned::Refreshed { announce: true } => {
+                Ok(Announce::Learned)
+            }
             // The address of a pinned port is nobody else's.
             Learned::StaticElsewhere(_) => Err(DropReason::ForgedSource),
             Learned::TableFull => Ok(Announce::Nothing),

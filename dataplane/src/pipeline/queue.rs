@@ -52,12 +52,19 @@ impl QueueSet {
     ///
     /// `free_buffers` is how many buffers of the frame's size its pool has left. A port may hold at most as many as
     /// are left (dynamic threshold with factor one: Choudhury and Hahne 1998), so however slow it is, the others can
-    /// always receive. An empty class takes any frame, else one longer than the bound would never pass.
-    pub fn push(&mut self, slab: &mut FrameSlab, frame: Frame, free_buffers: usize) -> Result<(), (Frame, Bound)> {
+    /// always receive. An empty class takes any frame, else one longer than the bound would never pass. What may leave
+    /// on saved credit, `spendable` bytes, does not wait, so it does not count towards the bound.
+    pub fn push(
+        &mut self,
+        slab: &mut FrameSlab,
+        frame: Frame,
+        free_buffers: usize,
+        spendable: impl FnOnce() -> u64,
+    ) -> Result<(), (Frame, Bound)> {
         let class = &mut self.classes[frame.class.index()];
         let (len, size) = (frame.wire_len(), buffer_size(&frame));
         let waiting = class.bytes() + len + self.overhead * (class.frames() as u64 + frame.wire_frames());
-        if !class.is_empty() && waiting > self.limit.get() {
+        if !class.is_empty() && waiting > self.limit.get() && waiting > self.limit.get() + spendable() {
             return Err((frame, Bound::Depth));
         }
         if self.buffers[size] > free_buffers {
@@ -136,7 +143,7 @@ mod tests {
         fn push(&mut self, class: u8, length: usize, free_buffers: usize) -> Result<(), Bound> {
             let mut frame = Frame::copy_from(&vec![class; length], PortId(0), &mut self.pool).unwrap();
             frame.class = ClassId(class);
-            let refused = self.queues.push(&mut self.slab, frame, free_buffers);
+            let refused = self.queues.push(&mut self.slab, frame, free_buffers, || 0);
             refused.map_err(|(frame, bound)| {
                 self.pool.release(frame.into_buf());
                 bound

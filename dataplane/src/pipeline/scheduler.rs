@@ -103,7 +103,7 @@ mod tests {
             for _ in 0..count {
                 let mut frame = Frame::copy_from(&vec![0; length], PortId(0), &mut self.pool).unwrap();
                 frame.class = ClassId(class);
-                self.queues.push(&mut self.slab, frame, usize::MAX).unwrap();
+                self.queues.push(&mut self.slab, frame, usize::MAX, || 0).unwrap();
             }
         }
 

@@ -9,6 +9,7 @@ use crate::table::shaper::Shaper;
 use crate::time::{Instant, Nanos};
 use crate::units::Bytes;
 
+use super::pacing;
 use super::queue::{Bound, QueueSet};
 use super::scheduler::{ClassTable, Scheduler};
 
@@ -23,6 +24,7 @@ pub struct ShapedQueue {
     shaper: Option<Shaper>,
     /// Since when frames wait for credit and nothing else.
     throttled_since: Option<Instant>,
+    longest_whole: u64,
 }
 
 /// Answer of [`ShapedQueue::dequeue`].
@@ -44,6 +46,7 @@ impl ShapedQueue {
             scheduler: Scheduler::default(),
             shaper: shaping.map(|shaping| Shaper::new(shaping, LARGEST_FRAME, now)),
             throttled_since: None,
+            longest_whole: pacing::longest_whole(shaping),
         }
     }
 
@@ -55,9 +58,17 @@ impl ShapedQueue {
         })
     }
 
-    /// Lets the frame wait, or gives it back with the bound that refused it. See [`QueueSet::push`].
-    pub fn enqueue(&mut self, slab: &mut FrameSlab, frame: Frame, free_buffers: usize) -> Result<(), (Frame, Bound)> {
-        self.queues.push(slab, frame, free_buffers)
+    /// Lets the frame wait from its `queued_at` on, or gives it back with the bound that refused it. See
+    /// [`QueueSet::push`].
+    pub fn enqueue(
+        &mut self,
+        slab: &mut FrameSlab,
+        frame: Frame,
+        free_buffers: usize,
+    ) -> Result<(), (Frame, Bound)> {
+        let now = frame.queued_at;
+        let spendable = || self.shaper.as_ref().map_or(0, |shaper| shaper.spendable(now));
+        self.queues.push(slab, frame, free_buffers, spendable)
     }
 
     /// Takes the next frame if it has credit now.
@@ -80,6 +91,11 @@ impl ShapedQueue {
     pub fn flush(&mut self, slab: &mut FrameSlab) -> Option<Frame> {
         self.throttled_since = None;
         ClassId::all().find_map(|class| self.queues.pop(slab, class))
+    }
+
+    /// Whether `frame` is to be cut up before it is queued here.
+    pub fn is_too_long(&self, frame: &Frame) -> bool {
+        pacing::is_too_long(frame, self.longest_whole)
     }
 
     /// Whether nothing waits.

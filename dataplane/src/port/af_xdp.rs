@@ -103,7 +103,9 @@ pub enum AfXdpError {
         source: OpenQueueError,
     },
     /// A queue that stays busy.
-    #[error("queue {queue} of interface {interface} is in use by another AF_XDP socket: end the process that holds it")]
+    #[error(
+        "queue {queue} of interface {interface} is in use by another AF_XDP socket: end the process that holds it"
+    )]
     QueueBusy {
         /// The interface.
         interface: String,
@@ -261,7 +263,9 @@ fn open_queue(config: &AfXdpConfig, queue: u32) -> Result<XskQueue, AfXdpError> 
     for _ in 0..BUSY_RETRIES {
         match XskQueue::open(&config.interface, queue, CHUNKS) {
             Err(error) if error.is_busy() => thread::sleep(BUSY_WAIT),
-            Err(source) => return Err(AfXdpError::Queue { interface: config.interface.clone(), queue, source }),
+            Err(source) => {
+                return Err(AfXdpError::Queue { interface: config.interface.clone(), queue, source });
+            }
             Ok(socket) => return Ok(socket),
         }
     }

@@ -37,7 +37,8 @@ impl FrameSlab {
     /// If `capacity` does not fit 32 bits.
     pub fn new(capacity: usize) -> Self {
         let count = u32::try_from(capacity).expect("fewer than 2^32 frame buffers");
-        let nodes = (1..=count).map(|next| Node { frame: None, next: if next == count { NIL } else { next } });
+        let nodes =
+            (1..=count).map(|next| Node { frame: None, next: if next == count { NIL } else { next } });
         Self { nodes: nodes.collect(), free: if count == 0 { NIL } else { 0 }, used: 0 }
     }
 

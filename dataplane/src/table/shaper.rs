@@ -23,6 +23,8 @@ pub struct Shaper {
     credit: TokenBucket,
     peak: Option<TokenBucket>,
     overhead: Bytes,
+    average: BitsPerSecond,
+    max_delay: Nanos,
 }
 
 impl Shaper {
@@ -33,6 +35,8 @@ impl Shaper {
             credit: TokenBucket::new(shaping.average, shaping.burst, now),
             peak,
             overhead: shaping.overhead,
+            average: shaping.average,
+            max_delay: shaping.max_delay,
         }
     }
 
@@ -67,6 +71,17 @@ impl Shaper {
         self.credit.credit(now)
     }
 
+    /// Bytes that may leave within the longest delay beyond what the average earns in it: saved credit, as far as the
+    /// peak lets it out in that time.
+    pub fn spendable(&self, now: Instant) -> u64 {
+        let by_credit = u64::try_from(self.credit.credit(now)).unwrap_or(0);
+        self.peak.map_or(by_credit, |peak| {
+            let in_time = |rate: BitsPerSecond| rate.bytes_in(self.max_delay).get();
+            let by_peak = in_time(peak.rate()).saturating_add_signed(peak.credit(now));
+            by_credit.min(by_peak.saturating_sub(in_time(self.average)))
+        })
+    }
+
     /// Goes on with another triple. Credit is kept as far as it fits, so that setting the same triple again changes
     /// nothing; a peak bucket that was not there before starts full.
     pub fn reconfigure(&mut self, shaping: &Shaping, largest_frame: Bytes, now: Instant) {
@@ -77,7 +92,8 @@ impl Shaper {
             peak.reconfigure(rate, depth, now);
             peak
         });
-        self.overhead = shaping.overhead;
+        (self.overhead, self.average, self.max_delay) =
+            (shaping.overhead, shaping.average, shaping.max_delay);
     }
 }
 
@@ -197,6 +213,20 @@ mod tests {
             assert!(shaper.try_take(now, Bytes::new(65_549)));
         }
         assert_eq!(now, Instant::ZERO + kbit(10_000).time_for(Bytes::new((frames - 1) * 65_549)));
+    }
+
+    #[test]
+    fn saved_credit_is_spendable_as_far_as_the_peak_lets_it_out() {
+        let burst = Bytes::new(100_000);
+        // 20 ms of the average are 25 000 bytes, of the peak 50 000, and the peak bucket holds 2500 and a frame.
+        let mut capped = shaper(&shaping(kbit(10_000), Some(kbit(20_000)), burst));
+        assert_eq!(capped.spendable(Instant::ZERO), 25_000 + 2500 + 1518);
+        let mut free = shaper(&shaping(kbit(10_000), None, burst));
+        assert_eq!(free.spendable(Instant::ZERO), 100_000);
+        for shaper in [&mut capped, &mut free] {
+            shaper.credit.charge(Instant::ZERO, Bytes::new(150_000));
+            assert_eq!(shaper.spendable(Instant::ZERO), 0, "a debt is not spendable");
+        }
     }
 
     #[test]

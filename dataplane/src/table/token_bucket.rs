@@ -75,6 +75,11 @@ impl TokenBucket {
         now + Nanos::new(u64::try_from(wait).unwrap_or(u64::MAX))
     }
 
+    /// The rate it fills at.
+    pub fn rate(&self) -> BitsPerSecond {
+        self.rate
+    }
+
     /// Credit at `now` in bytes, rounded down; negative is debt.
     pub fn credit(&self, now: Instant) -> i64 {
         let bytes = self.credit_at(now).div_euclid(BYTE);

@@ -7,7 +7,9 @@ use lockgate_dataplane::time::{Instant, Nanos};
 pub struct Arrival {
     /// When.
     pub at: Instant,
-    /// Bytes on the wire: a super-frame counts as its segments.
+    /// Frames of the wire: a super-frame that arrives whole counts as its segments.
+    pub frames: u64,
+    /// Bytes on the wire.
     pub bytes: u64,
     /// Since it was sent.
     pub delay: Nanos,
@@ -16,7 +18,7 @@ pub struct Arrival {
 /// What was sent in a flow and what of it arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// Frames and super-frames sent.
+    /// Frames sent, counted as on the wire.
     pub sent: u64,
     /// Those that arrived, in order of time.
     pub arrivals: Vec<Arrival>,
@@ -46,7 +48,7 @@ impl Record {
 
     /// Frames that did not arrive, those still under way included.
     pub fn missing(&self) -> u64 {
-        self.sent - self.arrivals.len() as u64
+        self.sent - self.arrivals.iter().map(|arrival| arrival.frames).sum::<u64>()
     }
 
     fn between(&self, from: Instant, to: Instant) -> &[Arrival] {

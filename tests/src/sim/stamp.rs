@@ -1,4 +1,4 @@
-//! What every simulated frame carries: its flow, its number, when it was sent.
+//! What every simulated frame carries, a super-frame in each of its segments: its flow, its number, when it was sent.
 
 use lockgate_dataplane::time::Instant;
 
@@ -17,9 +17,15 @@ impl Stamp {
     /// Bytes of a stamp.
     pub(super) const LEN: usize = 18;
 
-    pub(super) fn write(&self, bytes: &mut [u8]) {
+    /// Writes the stamp into a frame whose segments carry `segment_size` bytes of payload each.
+    pub(super) fn write(&self, bytes: &mut [u8], segment_size: usize) {
+        for at in (Self::offset(bytes)..bytes.len()).step_by(segment_size) {
+            self.write_at(at, bytes);
+        }
+    }
+
+    fn write_at(&self, at: usize, bytes: &mut [u8]) {
         let flow = u16::try_from(self.flow.0).expect("few flows") | u16::from(self.is_ack) << 15;
-        let at = Self::offset(bytes);
         bytes[at..at + 2].copy_from_slice(&flow.to_be_bytes());
         bytes[at + 2..at + 10].copy_from_slice(&self.sequence.to_be_bytes());
         bytes[at + 10..at + 18].copy_from_slice(&self.sent.as_nanos().to_be_bytes());

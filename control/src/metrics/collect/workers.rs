@@ -16,6 +16,7 @@ pub fn collect(page: &mut Page, running: &Running) {
     let totals = running.totals();
     page.count(&names::FLOW_RECEIVED, &[], totals.sum(|worker| worker.flow.received.total()));
     page.count(&names::FLOW_COPIED, &[], totals.sum(|worker| worker.flow.copied.total()));
+    page.count(&names::FLOW_REPLACED, &[], totals.sum(|worker| worker.flow.replaced.total()));
     page.count(&names::FLOW_COPIES_FAILED, &[], totals.sum(|worker| worker.flow.copies_failed.total()));
     page.count(&names::FLOW_SENT, &[], totals.sum(|worker| worker.flow.sent.total()));
     page.count(&names::FLOW_DROPPED, &[], totals.sum(|worker| worker.flow.dropped.total()));

@@ -32,7 +32,9 @@ pub struct SteerProgram {
 #[derive(Debug, thiserror::Error)]
 pub enum SteerError {
     /// The kernel refused the program or one of its maps.
-    #[error("the kernel refused the XDP program (Linux 5.18 or newer is needed, with CAP_BPF and CAP_NET_ADMIN)")]
+    #[error(
+        "the kernel refused the XDP program (Linux 5.18 or newer is needed, with CAP_BPF and CAP_NET_ADMIN)"
+    )]
     Load(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Another XDP program is attached.
     #[error("another XDP program is attached: detach it first (`bpftool net` names it); lockgate never does")]
@@ -88,7 +90,10 @@ impl SteerProgram {
     /// Sends the frames of receive queue `queue` to the socket `fd` from now on.
     pub fn connect(&mut self, queue: u32, fd: impl std::os::fd::AsRawFd) -> Result<(), SteerError> {
         let error = |source| SteerError::Map { queue, source };
-        let map = self.ebpf.map_mut(XSK_MAP).ok_or_else(|| error(MapError::InvalidName { name: XSK_MAP.into() }))?;
+        let map = self
+            .ebpf
+            .map_mut(XSK_MAP)
+            .ok_or_else(|| error(MapError::InvalidName { name: XSK_MAP.into() }))?;
         XskMap::try_from(map).and_then(|mut sockets| sockets.set(queue, fd, 0)).map_err(error)
     }
 
@@ -101,7 +106,8 @@ impl SteerProgram {
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let Some(map) = self.ebpf.map(STEER_COUNTERS) else { return Vec::new() };
         let Ok(counters) = PerCpuArray::<_, u64>::try_from(map) else { return Vec::new() };
-        let total = |outcome: SteerCounter| counters.get(&outcome.index(), 0).map_or(0, |cpus| cpus.iter().sum());
+        let total =
+            |outcome: SteerCounter| counters.get(&outcome.index(), 0).map_or(0, |cpus| cpus.iter().sum());
         SteerCounter::ALL.iter().map(|outcome| (outcome.name(), total(*outcome))).collect()
     }
 }

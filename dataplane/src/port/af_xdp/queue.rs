@@ -118,9 +118,8 @@ impl XskQueue {
             .comp_queue_size(ring(chunks.tx)?)
             .build()
             .map_err(|_| invalid("UMEM layout"))?;
-        let (umem, mut rx_chunks) = Umem::new(umem_config, total, false).map_err(|error| OpenQueueError::Umem {
-            kib: total.get() * CHUNK / 1024,
-            source: os_error(&error),
+        let (umem, mut rx_chunks) = Umem::new(umem_config, total, false).map_err(|error| {
+            OpenQueueError::Umem { kib: total.get() * CHUNK / 1024, source: os_error(&error) }
         })?;
         let socket_config = SocketConfig::builder()
             .rx_queue_size(ring(chunks.rx)?)
