@@ -20,12 +20,15 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::{self, Loaded};
 use crate::host::{self, Edge, PreparedPort, Teardown};
-use crate::status::{PortStatus, Running};
+use crate::status::{PortLife, PortStatus, Running};
 use crate::topology::{self, Topology};
 use crate::{api, compile, metrics};
 
 /// How often ports that wait for their interface are tried again.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// A port that keeps failing is tried every 2^MOST_FAILURES rounds of [`RETRY`], 16 s: each try changes the host a little.
+const MOST_FAILURES: u32 = 5;
 
 /// Why the daemon did not start or did not stop cleanly. The text says everything; it may span lines.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +111,10 @@ struct Port {
     status: PortStatus,
     /// Present while the host is prepared for the port.
     teardown: Option<Teardown>,
+    /// Failures in a row.
+    failures: u32,
+    /// Rounds of [`RETRY`] to leave it alone.
+    skip: u32,
 }
 
 fn start(topology: &Arc<Topology>) -> Result<Switch, DaemonError> {
@@ -136,7 +143,6 @@ impl Switch {
     /// others run.
     fn open(&mut self, prepared: PreparedPort) {
         let PreparedPort { port, edge, teardown } = prepared;
-        let name = &self.topology.ports[port.index()].name;
         let (status, teardown) = match edge {
             Edge::Waiting(reason) => (PortStatus::waiting(reason.to_string()), None),
             edge => match devices::open(port, edge, &self.workers) {
@@ -144,32 +150,43 @@ impl Switch {
                 Err(reason) => (PortStatus::failed(reason), None),
             },
         };
-        let before = self.ports.get(&port).map(|port| &port.status.life);
-        if before != Some(&status.life) {
-            tracing::info!(port = name, interface = status.interface, state = %status.life, "port");
-        }
-        self.ports.insert(port, Port { status, teardown });
+        self.note(port, status, teardown);
     }
 
-    /// Tries the ports that wait or failed again; those whose status changed.
+    /// Notes how a port stands, and says so once.
+    fn note(&mut self, port: PortId, status: PortStatus, teardown: Option<Teardown>) {
+        let before = self.ports.get(&port);
+        if before.map(|before| &before.status.life) != Some(&status.life) {
+            let name = &self.topology.ports[port.index()].name;
+            tracing::info!(port = name, interface = status.interface, state = %status.life, "port");
+        }
+        let failures = match status.life {
+            PortLife::Failed(_) => before.map_or(0, |before| before.failures) + 1,
+            PortLife::Up | PortLife::Waiting(_) => 0,
+        };
+        let skip = (1 << failures.min(MOST_FAILURES)) - 1;
+        self.ports.insert(port, Port { status, teardown, failures, skip });
+    }
+
+    /// Tries the ports that wait or failed again, the failed ones less and less often; those that were tried.
     fn retry(&mut self) -> Vec<PortId> {
-        let pending: Vec<_> =
-            self.ports.iter().filter(|(_, port)| port.teardown.is_none()).map(|(id, _)| *id).collect();
-        let mut changed = Vec::new();
-        for port in pending {
-            match host::prepare(&self.topology, &[port]) {
+        let mut due = Vec::new();
+        for (id, port) in self.ports.iter_mut().filter(|(_, port)| port.teardown.is_none()) {
+            match port.skip {
+                0 => due.push(*id),
+                _ => port.skip -= 1,
+            }
+        }
+        for port in &due {
+            match host::prepare(&self.topology, &[*port]) {
                 Ok(prepared) => prepared.into_iter().for_each(|port| self.open(port)),
                 Err(errors) => {
-                    let reason =
-                        errors.iter().map(|error| devices::chain(error)).collect::<Vec<_>>().join("; ");
-                    if let Some(port) = self.ports.get_mut(&port) {
-                        port.status = PortStatus::failed(reason);
-                    }
+                    let reasons: Vec<_> = errors.iter().map(|error| devices::chain(error)).collect();
+                    self.note(*port, PortStatus::failed(reasons.join("; ")), None);
                 }
             }
-            changed.push(port);
         }
-        changed
+        due
     }
 
     fn statuses(&self) -> Vec<PortStatus> {
@@ -180,7 +197,7 @@ impl Switch {
     fn stop(self) -> Result<(), DaemonError> {
         let Some(workers) = self.workers.write().take() else { return Ok(()) };
         let stopped = workers.stop();
-        drop(self.ports);
+        host::tear_down(self.ports.into_values().filter_map(|port| port.teardown).collect());
         let stopped = stopped.map_err(|error| DaemonError::new("a worker did not stop cleanly", &error))?;
         // A buffer may have ended at another worker, so only the sum says whether one was lost.
         let errors: i64 = stopped.iter().map(|worker| worker.accounting_error.abs()).sum();

@@ -25,6 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::thread;
 
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_dataplane::id::PortId;
@@ -46,6 +47,9 @@ use veth::VethPlan;
 pub use error::{HostError, PortError};
 pub use netns::NetnsError;
 pub use teardown::Teardown;
+
+/// Ports that one thread tears down.
+const UNDONE_TOGETHER: usize = 4;
 
 /// A port whose side of the host is ready.
 #[derive(Debug)]
@@ -149,6 +153,17 @@ pub fn prepare(topology: &Topology, ports: &[PortId]) -> Result<Vec<PreparedPort
         });
         prepared.collect()
     })
+}
+
+/// Undoes what was done for many ports, side by side: the kernel waits some 20 ms for each interface to fall out of use.
+pub fn tear_down(ports: Vec<Teardown>) {
+    let mut ports = ports.into_iter();
+    thread::scope(|scope| {
+        while ports.len() > 0 {
+            let share: Vec<_> = ports.by_ref().take(UNDONE_TOGETHER).collect();
+            scope.spawn(move || drop(share));
+        }
+    });
 }
 
 /// Removes what a killed daemon left of this switch for ports that are no longer in the topology. To be called once,

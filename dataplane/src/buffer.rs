@@ -82,8 +82,8 @@ impl BufferPool {
     /// How many more frames of `len` bytes the pool has buffers for.
     pub fn room_for(&self, len: usize) -> usize {
         match len + HEADROOM {
-            ..=SMALL => self.small.len(),
-            ..=LARGE => self.large.len(),
+            small if small <= SMALL => self.small.len(),
+            large if large <= LARGE => self.large.len(),
             _ => 0,
         }
     }

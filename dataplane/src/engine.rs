@@ -28,6 +28,7 @@ pub struct Engine {
     attached: Vec<PortId>,
     received: Vec<Frame>,
     settled: Vec<Settled>,
+    last_received: usize,
     next_release: Option<Instant>,
     next_transmit: Option<Instant>,
     next_publish: Instant,
@@ -55,6 +56,7 @@ impl Engine {
             attached: Vec::with_capacity(ports),
             received: Vec::with_capacity(BATCH),
             settled: Vec::with_capacity(BATCH),
+            last_received: 0,
             next_release: None,
             next_transmit: None,
             next_publish: Instant::ZERO,
@@ -110,6 +112,11 @@ impl Engine {
         [self.next_release, self.next_transmit, retry, flush].into_iter().flatten().min()
     }
 
+    /// Frames that the latest round received from devices.
+    pub fn last_received(&self) -> usize {
+        self.last_received
+    }
+
     /// The device of `port` has something to read.
     pub fn ready(&mut self, port: PortId) {
         if let Some(Some(slot)) = self.slots.get_mut(port.index()) {
@@ -117,14 +124,14 @@ impl Engine {
         }
     }
 
-    /// Drops everything that waits, as for a stop; afterwards no buffer of this worker is in a queue or device.
-    pub fn drain(&mut self, now: Instant) {
-        for port in self.attached.clone() {
-            drop(self.detach(now, port));
-        }
+    /// Drops everything that waits, as for a stop, and gives the devices up; afterwards no buffer of this worker is in a
+    /// queue or device.
+    pub fn drain(&mut self, now: Instant) -> Vec<Box<dyn Device>> {
+        let devices = self.attached.clone().into_iter().filter_map(|port| self.detach(now, port)).collect();
         while self.switch.take_over(now) > 0 {
             // Their ports are detached: each frame is dropped and its buffer sent home.
         }
+        devices
     }
 
     /// This worker's share of the switch.
@@ -145,7 +152,7 @@ impl Engine {
     }
 
     fn receive(&mut self, now: Instant) -> bool {
-        let mut moved = false;
+        self.last_received = 0;
         for port in &self.attached {
             let Some(slot) = &mut self.slots[port.index()] else { continue };
             if slot.pollable && slot.empty >= COLD_AFTER {
@@ -157,11 +164,11 @@ impl Engine {
                 continue;
             }
             slot.empty = 0;
-            moved = true;
+            self.last_received += self.received.len();
             self.switch.counters.rounds.batch(self.received.len());
             self.switch.receive(now, &mut self.received);
         }
-        moved
+        self.last_received > 0
     }
 
     fn release(&mut self, now: Instant) {

@@ -33,12 +33,20 @@ use poller::{Poller, Waker};
 const SPIN: Nanos = Nanos::from_micros(20);
 /// Rounds between two looks at the devices that were quiet, while others are busy.
 const CHECK_EVERY: u32 = 32;
+/// A round that received fewer frames than this is followed by a pause of [`GATHER`]. Without it a worker that is faster
+/// than its senders takes frames one by one: each costs a system call of its own, and the ring's cache lines go back and
+/// forth between the processors. What interrupt moderation is to a network card.
+const FEW_FRAMES: usize = 16;
+/// How long frames may gather. Short beside what waking up a receiver costs.
+const GATHER: Nanos = Nanos::from_micros(6);
 /// A wait shorter than this is polled through: the kernel would oversleep it.
 const SHORTEST_SLEEP: Nanos = Nanos::from_micros(3);
 /// A worker with devices wakes this often to age the MAC table and publish its gauges.
 const HOUSEKEEPING: Nanos = Nanos::from_millis(250);
 /// A worker answers between two rounds; one that has not after this long hangs.
 const ANSWER: Duration = Duration::from_secs(5);
+/// Devices that one thread closes at the end.
+const CLOSED_TOGETHER: usize = 4;
 /// Commands that wait for one worker at most.
 const COMMANDS: usize = 64;
 
@@ -48,7 +56,7 @@ enum Command {
     Detach { port: PortId, done: Sender<()> },
     Fdb { reply: Sender<Vec<FdbRow>> },
     Devices { reply: Sender<Vec<(PortId, DeviceStats)>> },
-    Stop { reply: Sender<Stopped> },
+    Stop { reply: Sender<(Stopped, Vec<Box<dyn Device>>)> },
 }
 
 /// How a worker ended.
@@ -180,9 +188,13 @@ impl Workers {
     /// If a worker ended before it was asked to.
     pub fn stop(mut self) -> Result<Vec<Stopped>, WorkerGone> {
         let mut all = Vec::new();
+        let mut devices = Vec::new();
         for worker in self.ids() {
-            all.push(self.ask(worker, |reply| Command::Stop { reply })?);
+            let (stopped, mut closing) = self.ask(worker, |reply| Command::Stop { reply })?;
+            all.push(stopped);
+            devices.append(&mut closing);
         }
+        close(devices);
         for (worker, handle) in self.ids().zip(&mut self.handles) {
             if let Some(thread) = handle.thread.take() {
                 thread.join().map_err(|_| WorkerGone(worker))?;
@@ -226,6 +238,9 @@ impl Worker {
             self.notify();
             if moved {
                 last_moved = now;
+                if self.engine.last_received() < FEW_FRAMES {
+                    self.pause_until(now + GATHER);
+                }
             }
             until_check = until_check.saturating_sub(1);
             if until_check == 0 || !moved {
@@ -245,6 +260,12 @@ impl Worker {
             }
             let timeout = due.map_or(HOUSEKEEPING, |due| due.min(HOUSEKEEPING));
             self.sleep(timeout, &mut awake_since);
+        }
+    }
+
+    fn pause_until(&self, until: Instant) {
+        while self.clock.now() < until {
+            std::hint::spin_loop();
         }
     }
 
@@ -290,10 +311,11 @@ impl Worker {
                 Command::Fdb { reply } => _ = reply.send(self.engine.switch().fdb().rows(now)),
                 Command::Devices { reply } => _ = reply.send(self.engine.device_stats()),
                 Command::Stop { reply } => {
-                    self.engine.drain(now);
+                    let devices = self.engine.drain(now);
                     let switch = self.engine.switch_mut();
                     let accounting_error = switch.counters().flow.imbalance(switch.queued());
-                    _ = reply.send(Stopped { outstanding: switch.pool().outstanding(), accounting_error });
+                    let outstanding = switch.pool().outstanding();
+                    _ = reply.send((Stopped { outstanding, accounting_error }, devices));
                     return std::ops::ControlFlow::Break(());
                 }
             }
@@ -308,6 +330,17 @@ impl Worker {
         self.engine.attach(now, port, device);
         Ok(())
     }
+}
+
+/// Closes the devices side by side: the kernel waits some 20 ms for each socket and program to fall out of use.
+fn close(devices: Vec<Box<dyn Device>>) {
+    let mut devices = devices.into_iter();
+    thread::scope(|scope| {
+        while devices.len() > 0 {
+            let share: Vec<_> = devices.by_ref().take(CLOSED_TOGETHER).collect();
+            scope.spawn(move || drop(share));
+        }
+    });
 }
 
 /// Pins the thread and lets it wake on time: the default timer slack of 50 µs would be late for every shaped frame.

@@ -128,7 +128,7 @@ impl Rig {
 
     /// Detaches every port, drops what waits and lets every buffer go home; how many did not.
     pub fn drain(&mut self, now: Instant) -> usize {
-        self.engines.iter_mut().for_each(|engine| engine.drain(now));
+        self.engines.iter_mut().for_each(|engine| drop(engine.drain(now)));
         self.settle(now);
         self.engines.iter_mut().map(|engine| engine.switch_mut().pool().outstanding()).sum()
     }

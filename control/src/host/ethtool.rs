@@ -1,4 +1,4 @@
-//! VLAN offloads of an interface, through the ethtool ioctl (Linux `ethtool.h`).
+//! VLAN offloads and queues of an interface, through the ethtool ioctl (Linux `ethtool.h`).
 //!
 //! With transmit offload on, the far end of a veth leaves a VLAN tag beside the frame instead of in it, and with
 //! receive offload on a NIC takes it out; an XDP program sees the frame without its tag either way and would file it under the
@@ -13,6 +13,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
 /// A VLAN offload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,28 @@ struct EthtoolValue {
     command: u32,
     data: u32,
 }
+
+/// `struct ethtool_channels`.
+#[derive(Default)]
+#[repr(C)]
+struct EthtoolChannels {
+    command: u32,
+    max_rx: u32,
+    max_tx: u32,
+    max_other: u32,
+    max_combined: u32,
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// What an ethtool command reads and writes: one of the structures of `ethtool.h` that begin with the command and have a
+/// fixed size.
+trait Request {}
+
+impl Request for EthtoolValue {}
+impl Request for EthtoolChannels {}
 
 impl VlanOffload {
     /// Its name in `ethtool -k`.
@@ -68,7 +91,7 @@ impl Ethtool {
         if wanted == flags {
             return Ok(false);
         }
-        self.call(interface, EthtoolValue { command: ETHTOOL_SFLAGS, data: wanted })?;
+        self.call(interface, &mut EthtoolValue { command: ETHTOOL_SFLAGS, data: wanted })?;
         if (self.flags(interface)? ^ wanted) & offload.flag() != 0 {
             return Err(io::Error::other(format!("the driver does not change {}", offload.name())));
         }
@@ -76,15 +99,26 @@ impl Ethtool {
     }
 
     fn flags(&self, interface: &str) -> io::Result<u32> {
-        match self.call(interface, EthtoolValue { command: ETHTOOL_GFLAGS, data: 0 }) {
+        let mut value = EthtoolValue { command: ETHTOOL_GFLAGS, data: 0 };
+        match self.call(interface, &mut value) {
             // A driver without ethtool operations has no offload that could be on.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(0),
-            result => result,
+            result => result.map(|()| value.data),
         }
     }
 
-    /// One request; returns the value the kernel left.
-    fn call(&self, interface: &str, mut value: EthtoolValue) -> io::Result<u32> {
+    /// Receive queues in use.
+    ///
+    /// # Errors
+    /// If the interface is not there or its driver does not tell.
+    pub fn rx_queues(&self, interface: &str) -> io::Result<u32> {
+        let mut channels = EthtoolChannels { command: ETHTOOL_GCHANNELS, ..EthtoolChannels::default() };
+        self.call(interface, &mut channels)?;
+        Ok(channels.rx + channels.combined)
+    }
+
+    /// One request, answered in place.
+    fn call<R: Request>(&self, interface: &str, value: &mut R) -> io::Result<()> {
         let mut ifr_name = [0; libc::IFNAMSIZ];
         if interface.len() >= ifr_name.len() {
             return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -92,12 +126,12 @@ impl Ethtool {
         for (to, from) in ifr_name.iter_mut().zip(interface.bytes()) {
             *to = libc::c_char::from_ne_bytes([from]);
         }
-        let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_data: (&raw mut value).cast() };
+        let ifr_ifru = libc::__c_anonymous_ifr_ifru { ifru_data: std::ptr::from_mut(value).cast() };
         let mut request = libc::ifreq { ifr_name, ifr_ifru };
-        // SAFETY: SIOCETHTOOL reads one `ifreq` and, for the two commands of this module, reads and writes one
-        // `ethtool_value` behind its pointer; `request` and `value` are those and live until the call returns.
+        // SAFETY: SIOCETHTOOL reads one `ifreq` and reads and writes the structure of the command behind its pointer. This
+        // module pairs each command with its structure; `request` and `value` live until the call returns.
         let result = unsafe { libc::ioctl(self.0.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
-        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value.data) }
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
 

@@ -5,6 +5,8 @@ use std::fs;
 use lockgate_dataplane::frame::mac::MacAddr;
 use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp};
 
+use super::ethtool::Ethtool;
+
 /// An interface as its namespace sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
@@ -60,10 +62,13 @@ impl Link {
 
     /// Receive queues in use. Must be called in the network namespace of the interface.
     ///
-    /// Netlink only tells how many were allocated. The number in use is in sysfs, which may show another namespace's
-    /// interfaces; then the allocated number is the safe answer, since a socket on a queue that is not in use is
-    /// refused while a queue without a socket loses frames in silence.
+    /// The driver tells; a veth does. Else sysfs does, but it may show another namespace's interfaces; then the number that
+    /// was allocated is the safe answer, since a socket on a queue that is not in use is refused while a queue without a
+    /// socket loses frames in silence.
     pub fn rx_queues(&self) -> u32 {
+        if let Ok(queues @ 1..) = Ethtool::open().and_then(|ethtool| ethtool.rx_queues(&self.name)) {
+            return queues;
+        }
         let sysfs = format!("/sys/class/net/{}", self.name);
         let index =
             fs::read_to_string(format!("{sysfs}/ifindex")).ok().and_then(|text| text.trim().parse().ok());

@@ -273,7 +273,7 @@ fn open_queue(config: &AfXdpConfig, queue: u32) -> Result<XskQueue, AfXdpError> 
 }
 
 /// Enough to receive what a TCP sender has in flight while the worker is away for a scheduling period.
-const CHUNKS: QueueChunks = QueueChunks { rx: 1024, tx: 512 };
+const CHUNKS: QueueChunks = QueueChunks { rx: 1024, tx: 256 };
 
 fn write_plain(socket: &mut XskQueue, frame: &mut Frame, mtu: u32, stats: &mut DeviceStats) -> Write {
     let len = frame.len();
