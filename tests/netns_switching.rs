@@ -179,7 +179,9 @@ fn a_second_tag_is_payload_and_opens_no_other_vlan() {
     assert_eq!(access10.received(), [inner]);
     assert!(access20.received().is_empty(), "nothing hops into VLAN 20");
     assert!(strict.received().is_empty());
+    assert!(native.received().is_empty(), "where it would be the outer tag");
     assert_eq!(switch.dropped("native", "ingress", "vlan"), 1);
+    assert_eq!(switch.dropped("native", "egress", "vlan"), 1);
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl SaturatedPort {
             let sent = self.round();
             bytes += sent;
             if sent == 0 {
-                match self.rig.next_deadline(self.now) {
+                match self.rig.next_deadline() {
                     Some(due) if due <= end => self.now = due,
                     _ => break,
                 }
@@ -175,7 +175,7 @@ impl SaturatedPort {
     /// Sends nothing for `span`, once what waits has left.
     fn pause(&mut self, span: Nanos) {
         while self.waiting > 0 {
-            self.now = self.rig.next_deadline(self.now).expect("frames wait for credit");
+            self.now = self.rig.next_deadline().expect("frames wait for credit");
             self.rig.settle(self.now);
             self.waiting -= self.rig.take_all(RECEIVER).len();
         }

@@ -8,6 +8,9 @@ mod devices;
 mod pools;
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,13 +65,15 @@ pub fn run(file: &Path) -> Result<(), DaemonError> {
 async fn serve(loaded: Loaded) -> Result<(), DaemonError> {
     // First of all: a signal during the start must wait for a clean stop, not kill half a switch.
     let mut stop = StopSignals::new()?;
-    let topology = Arc::new(loaded.topology);
+    let topology = loaded.topology;
+    let _name = claim_name(&topology.name)?;
     let api_listener =
         api::listen(&topology.api_socket).map_err(|error| DaemonError(devices::chain(&error)))?;
     let metrics_listener = metrics::listen(topology.metrics_listen)
         .await
         .map_err(|error| DaemonError(devices::chain(&error)))?;
-    let mut switch = start(&topology)?;
+    let mut switch = start(topology)?;
+    let topology = switch.topology.clone();
     let running =
         Arc::new(Running::new(topology.clone(), switch.workers.clone(), &loaded.hash, switch.statuses()));
     tokio::spawn(api::serve(api_listener, running.clone()));
@@ -117,21 +122,36 @@ struct Port {
     skip: u32,
 }
 
-fn start(topology: &Arc<Topology>) -> Result<Switch, DaemonError> {
-    host::remove_orphans(topology).map_err(|error| DaemonError::new("cannot look at the host", &error))?;
+/// Takes the switch's name in this network namespace, for as long as the listener lives: interfaces are named after it, so
+/// a second daemon would take them for what an earlier run left.
+fn claim_name(name: &str) -> Result<UnixListener, DaemonError> {
+    SocketAddr::from_abstract_name(format!("lockgate/{name}"))
+        .and_then(|address| UnixListener::bind_addr(&address))
+        .map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => DaemonError(format!(
+                "a switch called {name} runs in this network namespace: stop it, or set another `switch: {{ name: … }}`"
+            )),
+            _ => DaemonError::new("cannot claim the switch's name", &error),
+        })
+}
+
+fn start(mut topology: Topology) -> Result<Switch, DaemonError> {
+    host::remove_orphans(&topology).map_err(|error| DaemonError::new("cannot look at the host", &error))?;
     let all: Vec<PortId> = topology.port_ids().collect();
-    let prepared = host::prepare(topology, &all).map_err(|errors| {
+    let prepared = host::prepare(&topology, &all).map_err(|errors| {
         let lines: Vec<_> = errors.iter().map(|error| devices::chain(error)).collect();
         DaemonError(lines.join("\n"))
     })?;
     let macs: Vec<_> = prepared.iter().map(|port| devices::far_mac(&port.edge)).collect();
-    let count = worker_count(topology);
-    let state = Arc::new(compile::compile(topology, &macs, count));
+    // An interface that has to be made again gets the address that was pinned, not another one of the kernel's choice.
+    topology.keep_addresses(&macs);
+    let count = worker_count(&topology);
+    let state = Arc::new(compile::compile(&topology, &macs, count));
     let pools = vec![pools::pool_size(&state, count); usize::from(count)];
     let workers =
         Workers::start(&state, &pools).map_err(|error| DaemonError::new("cannot start workers", &error))?;
     let workers = Arc::new(RwLock::new(Some(workers)));
-    let mut switch = Switch { topology: topology.clone(), workers, ports: HashMap::new() };
+    let mut switch = Switch { topology: Arc::new(topology), workers, ports: HashMap::new() };
     for port in prepared {
         switch.open(port);
     }
@@ -199,7 +219,10 @@ impl Switch {
         let stopped = workers.stop();
         host::tear_down(self.ports.into_values().filter_map(|port| port.teardown).collect());
         let stopped = stopped.map_err(|error| DaemonError::new("a worker did not stop cleanly", &error))?;
-        // A buffer may have ended at another worker, so only the sum says whether one was lost.
+        let outstanding: usize = stopped.iter().map(|worker| worker.outstanding).sum();
+        if outstanding != 0 {
+            return Err(DaemonError(format!("{outstanding} frame buffers are lost: please report this")));
+        }
         let errors: i64 = stopped.iter().map(|worker| worker.accounting_error.abs()).sum();
         if errors != 0 {
             return Err(DaemonError(format!("{errors} frames are unaccounted for: please report this")));

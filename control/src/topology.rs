@@ -38,6 +38,18 @@ pub struct Topology {
 pub const MAX_WORKERS: u8 = 64;
 
 impl Topology {
+    /// From now on the interfaces that Lockgate makes have these addresses, by `PortId`, where the file sets none.
+    pub fn keep_addresses(&mut self, macs: &[Option<MacAddr>]) {
+        for (port, mac) in self.ports.iter_mut().zip(macs) {
+            match &mut port.kind {
+                PortKind::Veth(FarEnd { interface, .. })
+                | PortKind::Tap(FarEnd { interface, .. })
+                | PortKind::Internal { interface } => interface.mac = interface.mac.or(*mac),
+                PortKind::Netdev { .. } => {}
+            }
+        }
+    }
+
     /// Every port, in the order of the file.
     pub fn port_ids(&self) -> impl Iterator<Item = PortId> + use<> {
         (0..).map(PortId).take(self.ports.len())

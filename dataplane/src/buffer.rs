@@ -2,7 +2,7 @@
 //!
 //! A worker allocates its whole pool before the first frame; after that buffers only move. A [`FrameBuf`] has one
 //! owner, it is neither `Clone` nor shared, and it goes back with [`BufferPool::release`]. A buffer that crossed to
-//! another worker returns to its home through a ring (see [`crate::worker`]). The pool counts what is outstanding, so
+//! another worker returns to its home through a ring (see [`crate::exchange`]). The pool counts what is outstanding, so
 //! a leak shows as a number that does not come back to zero.
 //!
 //! Two sizes: small ones hold a frame of an ordinary MTU, large ones a super-frame or a jumbo frame. Both leave

@@ -14,8 +14,9 @@ use crate::verdict::DropReason;
 
 /// Empty receive calls after which a device is left alone until its descriptor is readable.
 const COLD_AFTER: u8 = 16;
-/// A device that was full is asked again after this long.
+/// A device that was full is asked again after this long, and after twice as long each time until [`LAST_RETRY`].
 const RETRY: Nanos = Nanos::from_micros(50);
+const LAST_RETRY: Nanos = Nanos::from_millis(1);
 /// How often queue and shaper gauges are published and addresses age.
 const PUBLISH_EVERY: Nanos = Nanos::from_millis(100);
 
@@ -44,6 +45,8 @@ struct Slot {
     pollable: bool,
     /// When [`Device::flush`] is due.
     flush_due: Option<Instant>,
+    /// When a device that was full is asked again, and how long that is after the last time.
+    retry: Option<(Instant, Nanos)>,
 }
 
 impl Engine {
@@ -67,7 +70,8 @@ impl Engine {
     pub fn attach(&mut self, now: Instant, port: PortId, device: Box<dyn Device>) {
         self.detach(now, port);
         let (backlog, pollable) = (VecDeque::with_capacity(BATCH), !device.wait_fds().is_empty());
-        self.slots[port.index()] = Some(Slot { device, backlog, empty: 0, pollable, flush_due: None });
+        self.slots[port.index()] =
+            Some(Slot { device, backlog, empty: 0, pollable, flush_due: None, retry: None });
         self.attached.push(port);
         self.switch.attach(port);
     }
@@ -105,9 +109,9 @@ impl Engine {
     }
 
     /// When the next round is due although nothing arrives.
-    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         let slots = || self.attached.iter().filter_map(|port| self.slots[port.index()].as_ref());
-        let retry = slots().any(|slot| !slot.backlog.is_empty()).then(|| now + RETRY);
+        let retry = slots().filter_map(|slot| slot.retry.map(|(due, _)| due)).min();
         let flush = slots().filter_map(|slot| slot.flush_due).min();
         [self.next_release, self.next_transmit, retry, flush].into_iter().flatten().min()
     }
@@ -195,15 +199,34 @@ impl Engine {
                 self.switch.egress_waiting.remove(port);
                 continue;
             };
-            let due = self.switch.transmit(now, port, BATCH, &mut slot.backlog);
-            slot.device.tx_batch(&mut slot.backlog, &mut self.settled);
-            if !self.settled.is_empty() {
-                moved = true;
+            // A device that was full is left alone for a while.
+            if slot.retry.is_some_and(|(due, _)| due > now) {
+                at += 1;
+                continue;
+            }
+            let mut sent = 0;
+            let due = loop {
+                let due = self.switch.transmit(now, port, &mut slot.backlog);
+                if slot.backlog.is_empty() {
+                    break due;
+                }
+                slot.device.tx_batch(&mut slot.backlog, &mut self.settled);
+                // Also when none was finished: a part of a super-frame may be in the device.
                 slot.flush_due = Some(now);
-            }
-            for settled in self.settled.drain(..) {
-                self.switch.settle(port, settled);
-            }
+                sent += self.settled.len();
+                for settled in self.settled.drain(..) {
+                    self.switch.settle(port, settled);
+                }
+                if !slot.backlog.is_empty() || sent >= BATCH {
+                    break due;
+                }
+            };
+            moved |= sent > 0;
+            slot.retry = (!slot.backlog.is_empty()).then(|| match slot.retry {
+                _ if sent > 0 => backed_off(now, RETRY),
+                None => backed_off(now, Nanos::new(2 * RETRY.get())),
+                Some((_, last)) => backed_off(now, Nanos::new(2 * last.get()).min(LAST_RETRY)),
+            });
             if let Some(due) = due {
                 self.next_transmit = earlier(self.next_transmit, due);
             }
@@ -222,9 +245,17 @@ impl Engine {
                 && slot.flush_due.is_some_and(|due| due <= now)
             {
                 slot.flush_due = slot.device.flush(now);
+                // Everything has left, so there is room again; unless there was none for what came last.
+                if let (None, Some((due, RETRY))) = (slot.flush_due, &mut slot.retry) {
+                    *due = now;
+                }
             }
         }
     }
+}
+
+fn backed_off(now: Instant, wait: Nanos) -> (Instant, Nanos) {
+    (now + wait, wait)
 }
 
 fn earlier(a: Option<Instant>, b: Instant) -> Option<Instant> {
@@ -233,7 +264,8 @@ fn earlier(a: Option<Instant>, b: Instant) -> Option<Instant> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::RawFd;
+    use std::fs::File;
+    use std::os::fd::{AsFd, BorrowedFd};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -304,7 +336,7 @@ mod tests {
         assert!(engine.round(Instant::ZERO));
         assert_eq!(b.take(), Some(frame(B, A, 60)));
         assert!(!engine.round(Instant::ZERO));
-        assert_eq!(engine.next_deadline(Instant::ZERO), None);
+        assert_eq!(engine.next_deadline(), None);
         assert_eq!(engine.switch_mut().pool().outstanding(), 0);
     }
 
@@ -316,10 +348,10 @@ mod tests {
         (0..100).for_each(|_| a.send(frame(B, A, 60)));
         while engine.round(Instant::ZERO) {}
         assert_eq!(b.waiting(), 1);
-        assert_eq!(engine.next_deadline(at(7)), Some(at(7) + RETRY));
+        assert_eq!(engine.next_deadline(), Some(at(100)));
         b.set_room(usize::MAX);
-        while engine.round(at(57)) {}
-        assert_eq!((b.waiting(), engine.next_deadline(at(57))), (100, None));
+        while engine.round(at(100)) {}
+        assert_eq!((b.waiting(), engine.next_deadline()), (100, None));
     }
 
     #[test]
@@ -369,8 +401,7 @@ mod tests {
         engine.round(Instant::ZERO);
         for (left, due) in [(1, Some(at(1000))), (2, Some(at(2000))), (3, None)] {
             assert_eq!(b.waiting(), left);
-            let now = at((left as u64 - 1) * 1000);
-            assert_eq!(engine.next_deadline(now), due);
+            assert_eq!(engine.next_deadline(), due);
             if let Some(due) = due {
                 engine.round(due - Nanos::new(1));
                 assert_eq!(b.waiting(), left, "a nanosecond early");
@@ -392,7 +423,7 @@ mod tests {
     }
 
     /// Counts how often it is asked.
-    struct Quiet(Arc<AtomicUsize>);
+    struct Quiet(Arc<AtomicUsize>, File);
 
     impl Device for Quiet {
         fn capabilities(&self) -> Capabilities {
@@ -413,8 +444,8 @@ mod tests {
             DeviceStats::default()
         }
 
-        fn wait_fds(&self) -> Vec<RawFd> {
-            vec![0]
+        fn wait_fds(&self) -> Vec<BorrowedFd<'_>> {
+            vec![self.1.as_fd()]
         }
     }
 
@@ -422,7 +453,7 @@ mod tests {
     fn a_device_that_stays_quiet_is_left_alone_until_it_has_something() {
         let mut engine = engine(None);
         let asked = Arc::new(AtomicUsize::new(0));
-        engine.attach(Instant::ZERO, A, Box::new(Quiet(asked.clone())));
+        engine.attach(Instant::ZERO, A, Box::new(Quiet(asked.clone(), File::open("/dev/null").unwrap())));
         (0..100).for_each(|_| _ = engine.round(Instant::ZERO));
         assert_eq!(asked.load(Relaxed), COLD_AFTER.into());
         engine.ready(A);

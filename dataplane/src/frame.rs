@@ -27,6 +27,8 @@ pub const TAG: usize = 4;
 const TAG_OFFSET: i16 = 4;
 /// Ethertype of an 802.1Q tag.
 pub const TPID: u16 = 0x8100;
+/// Ethertype of an 802.1ad service tag, which is payload to this switch.
+pub const SERVICE_TPID: u16 = 0x88a8;
 
 /// One frame on its way through the switch.
 #[derive(Debug)]

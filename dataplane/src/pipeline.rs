@@ -27,7 +27,7 @@ use crate::frame::Frame;
 use crate::frame::headers::Headers;
 use crate::frame::segment::Segments;
 use crate::id::{Direction, PortId};
-use crate::port::Settled;
+use crate::port::{BATCH, BATCH_BYTES, Settled};
 use crate::switch::{PortRuntime, Switch};
 use crate::time::Instant;
 use crate::verdict::DropReason;
@@ -167,7 +167,9 @@ impl Switch {
     }
 
     fn enqueue_whole(&mut self, now: Instant, egress: PortId, mut frame: Frame) {
-        classify::put_tag_back(&mut frame, &self.state.port(egress).vlan);
+        if let Err(reason) = classify::put_tag_back(&mut frame, &self.state.port(egress).vlan) {
+            return self.discard(egress, Direction::Egress, frame, reason);
+        }
         frame.queued_at = now;
         let free = self.free_buffers(&frame);
         let PortRuntime { egress: queue, .. } = &mut self.ports[egress.index()];
@@ -207,20 +209,16 @@ impl Switch {
         self.recycle(frame.into_buf());
     }
 
-    /// Appends frames of `port` that may leave now to `batch` until it holds `room`; the instant at which the next one
-    /// may, if it waits for credit.
-    pub fn transmit(
-        &mut self,
-        now: Instant,
-        port: PortId,
-        room: usize,
-        batch: &mut VecDeque<Frame>,
-    ) -> Option<Instant> {
+    /// Appends frames of `port` that may leave now to `batch` until it holds [`BATCH`] or, so that a stuck device holds few
+    /// super-frames, [`BATCH_BYTES`]; the instant at which the next one may, if it waits for credit.
+    pub fn transmit(&mut self, now: Instant, port: PortId, batch: &mut VecDeque<Frame>) -> Option<Instant> {
         let queue = &mut self.ports[port.index()].egress;
-        while batch.len() < room {
+        let mut bytes: usize = batch.iter().map(Frame::len).sum();
+        while batch.len() < BATCH && bytes < BATCH_BYTES {
             match queue.dequeue(now, &mut self.slab, &self.state.classes) {
                 Dequeue::Frame(frame) => {
                     queue.record(now, &frame, &self.counters.direction(port, Direction::Egress).shaper);
+                    bytes += frame.len();
                     batch.push_back(frame);
                 }
                 Dequeue::Wait(until) => return Some(until),

@@ -10,7 +10,7 @@ pub mod memory;
 pub mod tap;
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 use crate::buffer::BufferPool;
 use crate::frame::offload::OffloadSupport;
@@ -20,6 +20,9 @@ use crate::verdict::DropReason;
 
 /// Most frames a device moves in one call.
 pub const BATCH: usize = 64;
+
+/// Bytes after which a batch for a device takes no further frame.
+pub const BATCH_BYTES: usize = 128 * 1024;
 
 /// What a device can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,5 +106,5 @@ pub trait Device: Send {
     fn stats(&mut self) -> DeviceStats;
 
     /// Descriptors that become readable when frames are waiting. Empty for a device without any.
-    fn wait_fds(&self) -> Vec<RawFd>;
+    fn wait_fds(&self) -> Vec<BorrowedFd<'_>>;
 }

@@ -63,8 +63,6 @@ drop_reasons! {
     PortDown => "port_down",
     /// The device refused the frame.
     DeviceError => "device_error",
-    /// The peer's ring was full although the device was up.
-    PeerRingFull => "peer_ring_full",
     /// A super-frame of a kind that cannot be segmented in software.
     UnsupportedOffload => "unsupported_offload",
     /// The port was removed or the switch stopped while the frame waited.

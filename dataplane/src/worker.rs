@@ -31,8 +31,8 @@ use poller::{Poller, Waker};
 
 /// How long a worker polls on after the last frame before it sleeps: about what going to sleep and waking up costs.
 const SPIN: Nanos = Nanos::from_micros(20);
-/// Rounds between two looks at the devices that were quiet, while others are busy.
-const CHECK_EVERY: u32 = 32;
+/// Time between two looks at the devices that were quiet, while others are busy.
+const CHECK_EVERY: Nanos = Nanos::from_micros(50);
 /// A round that received fewer frames than this is followed by a pause of [`GATHER`]. Without it a worker that is faster
 /// than its senders takes frames one by one: each costs a system call of its own, and the ring's cache lines go back and
 /// forth between the processors. What interrupt moderation is to a network card.
@@ -56,7 +56,8 @@ enum Command {
     Detach { port: PortId, done: Sender<()> },
     Fdb { reply: Sender<Vec<FdbRow>> },
     Devices { reply: Sender<Vec<(PortId, DeviceStats)>> },
-    Stop { reply: Sender<(Stopped, Vec<Box<dyn Device>>)> },
+    Drain { reply: Sender<Vec<Box<dyn Device>>> },
+    Stop { reply: Sender<Stopped> },
 }
 
 /// How a worker ended.
@@ -187,14 +188,19 @@ impl Workers {
     /// # Errors
     /// If a worker ended before it was asked to.
     pub fn stop(mut self) -> Result<Vec<Stopped>, WorkerGone> {
-        let mut all = Vec::new();
+        // All let go of their devices before the first one ends: then nobody hands frames over any more. A worker that
+        // is gone does not keep the others from stopping.
         let mut devices = Vec::new();
-        for worker in self.ids() {
-            let (stopped, mut closing) = self.ask(worker, |reply| Command::Stop { reply })?;
-            all.push(stopped);
-            devices.append(&mut closing);
+        // Twice: the second time takes what was on its way during the first, and sends its buffers home.
+        for _ in 0..2 {
+            let drained =
+                self.ids().filter_map(|worker| self.ask(worker, |reply| Command::Drain { reply }).ok());
+            devices.extend(drained.flatten());
         }
         close(devices);
+        let all: Vec<_> =
+            self.ids().map(|worker| self.ask(worker, |reply| Command::Stop { reply })).collect();
+        let all = all.into_iter().collect::<Result<Vec<_>, _>>()?;
         for (worker, handle) in self.ids().zip(&mut self.handles) {
             if let Some(thread) = handle.thread.take() {
                 thread.join().map_err(|_| WorkerGone(worker))?;
@@ -230,7 +236,7 @@ impl Worker {
     fn run(mut self) {
         let mut last_moved = self.clock.now();
         let mut awake_since = last_moved;
-        let mut until_check = CHECK_EVERY;
+        let mut next_check = last_moved;
         loop {
             let now = self.clock.now();
             let moved = self.engine.round(now);
@@ -242,18 +248,18 @@ impl Worker {
                     self.pause_until(now + GATHER);
                 }
             }
-            until_check = until_check.saturating_sub(1);
-            if until_check == 0 || !moved {
-                until_check = CHECK_EVERY;
+            let check = !moved || now >= next_check;
+            if check {
+                next_check = now + CHECK_EVERY;
                 self.count_busy(now, &mut awake_since);
                 if self.obey(now).is_break() {
                     return;
                 }
             }
-            let due = self.engine.next_deadline(now).map(|due| due.saturating_since(now));
+            let due = self.engine.next_deadline().map(|due| due.saturating_since(now));
             let spin = now.saturating_since(last_moved) < SPIN || due.is_some_and(|due| due < SHORTEST_SLEEP);
             if spin {
-                if until_check == CHECK_EVERY {
+                if check {
                     self.poller.check(|port| self.engine.ready(port));
                 }
                 continue;
@@ -310,12 +316,13 @@ impl Worker {
                 }
                 Command::Fdb { reply } => _ = reply.send(self.engine.switch().fdb().rows(now)),
                 Command::Devices { reply } => _ = reply.send(self.engine.device_stats()),
+                Command::Drain { reply } => _ = reply.send(self.engine.drain(now)),
                 Command::Stop { reply } => {
-                    let devices = self.engine.drain(now);
+                    self.engine.drain(now);
                     let switch = self.engine.switch_mut();
                     let accounting_error = switch.counters().flow.imbalance(switch.queued());
                     let outstanding = switch.pool().outstanding();
-                    _ = reply.send((Stopped { outstanding, accounting_error }, devices));
+                    _ = reply.send(Stopped { outstanding, accounting_error });
                     return std::ops::ControlFlow::Break(());
                 }
             }

@@ -162,6 +162,9 @@ impl ModelSwitch {
             // Its addresses are all in the list already.
             SourcePolicy::Pinned(_) => return Ok(()),
             SourcePolicy::FirstSeen => {
+                if known.is_some_and(|at| self.entries[at].port != port) {
+                    return Err(DropReason::ForgedSource);
+                }
                 self.first_seen[port.index()] = Some(mac);
                 known.map(|at| self.entries.remove(at));
                 self.entries.push(Entry { vlan, mac, port, kind: Kind::FirstSeen });
@@ -229,6 +232,10 @@ impl ModelSwitch {
             VlanMode::Trunk { native, .. } if *native != Some(frame.vlan) => {
                 let tag = [[0x81, 0x00], (frame.priority | frame.vlan.get()).to_be_bytes()].concat();
                 [&frame.untagged[..12], &tag, &frame.untagged[12..]].concat()
+            }
+            // A tag behind the one that was taken off would be taken for the frame's own.
+            VlanMode::Trunk { .. } if matches!(frame.untagged[12..14], [0x81, 0x00] | [0x88, 0xa8]) => {
+                return Err(DropReason::VlanNotAllowed);
             }
             _ => frame.untagged.clone(),
         };

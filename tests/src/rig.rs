@@ -122,8 +122,8 @@ impl Rig {
     }
 
     /// When the next round is due although nothing arrives.
-    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
-        self.engines.iter().filter_map(|engine| engine.next_deadline(now)).min()
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.engines.iter().filter_map(Engine::next_deadline).min()
     }
 
     /// Detaches every port, drops what waits and lets every buffer go home; how many did not.

@@ -160,7 +160,7 @@ impl Sim {
     pub fn run_until(&mut self, end: Instant) {
         loop {
             let arrival = self.events.first_key_value().map(|((at, _), _)| *at);
-            let Some(due) = [arrival, self.rig.next_deadline(self.now)].into_iter().flatten().min() else {
+            let Some(due) = [arrival, self.rig.next_deadline()].into_iter().flatten().min() else {
                 break;
             };
             let late = if self.late == Nanos::ZERO { Nanos::ZERO } else { self.random.up_to(self.late) };
@@ -174,7 +174,7 @@ impl Sim {
             }
             self.rig.settle(self.now);
             self.collect();
-            let next = self.rig.next_deadline(self.now);
+            let next = self.rig.next_deadline();
             assert!(
                 next.is_none_or(|next| next > self.now),
                 "due at {next:?}, nothing moves at {:?}",

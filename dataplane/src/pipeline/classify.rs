@@ -10,9 +10,9 @@
 //! ethertype 0x8100 is a tag here; a service tag (0x88a8) is payload. One tag is taken out and the rest of the frame is
 //! left as it is, so a second tag behind it stays payload too.
 
-use crate::frame::Frame;
 use crate::frame::headers::Headers;
 use crate::frame::vlan::{TagControl, VlanId};
+use crate::frame::{Frame, SERVICE_TPID, TPID};
 use crate::id::ClassId;
 use crate::state::{ClassTable, VlanMode};
 use crate::verdict::DropReason;
@@ -34,12 +34,17 @@ pub fn classify(
 }
 
 /// The way back: puts the tag the egress port's VLAN travels with into the bytes. The priority it came with is kept.
-pub fn put_tag_back(frame: &mut Frame, vlan: &VlanMode) {
-    if let VlanMode::Trunk { native, .. } = vlan
-        && *native != Some(frame.vlan)
-    {
+///
+/// A frame that would leave a trunk untagged, in the native VLAN, with another tag behind the one that was taken out would
+/// be taken for a frame of that tag's VLAN by whoever receives it. It is refused: that is how frames hop VLANs.
+pub fn put_tag_back(frame: &mut Frame, vlan: &VlanMode) -> Result<(), DropReason> {
+    let VlanMode::Trunk { native, .. } = vlan else { return Ok(()) };
+    if *native != Some(frame.vlan) {
         frame.push_tag(frame.tag.with_vlan(frame.vlan));
+        return Ok(());
     }
+    let ethertype = u16::from_be_bytes([frame.bytes()[12], frame.bytes()[13]]);
+    if matches!(ethertype, TPID | SERVICE_TPID) { Err(DropReason::VlanNotAllowed) } else { Ok(()) }
 }
 
 fn admitted_vlan(tag: Option<TagControl>, mode: &VlanMode) -> Option<VlanId> {
@@ -142,10 +147,29 @@ mod tests {
         ] {
             let mut frame = Frame::copy_from(&untagged, PortId(0), &mut pool).unwrap();
             (frame.vlan, frame.tag) = (vlan(10), TagControl(0xb000));
-            put_tag_back(&mut frame, &mode);
+            assert_eq!(put_tag_back(&mut frame, &mode), Ok(()));
             let wanted = [&untagged[..12], tag.as_ref().map_or(&[][..], |tag| tag), &untagged[12..]].concat();
             assert_eq!(frame.bytes(), wanted, "{mode:?}");
             pool.release(frame.into_buf());
+        }
+    }
+
+    #[test]
+    fn a_second_tag_never_leaves_a_trunk_outermost() {
+        let mut pool = BufferPool::new(WorkerId(0), PoolSize { small: 1, large: 0 });
+        let untagged = samples::v4(Protocol::Udp, vec![0; 20]).finished();
+        for ethertype in [TPID, SERVICE_TPID] {
+            let inner = [&untagged[..12], &ethertype.to_be_bytes(), &[0, 20], &untagged[12..]].concat();
+            for (mode, wanted) in [
+                (trunk(Some(10)), Err(DropReason::VlanNotAllowed)),
+                (trunk(Some(20)), Ok(())),
+                (VlanMode::Access(vlan(10)), Ok(())),
+            ] {
+                let mut frame = Frame::copy_from(&inner, PortId(0), &mut pool).unwrap();
+                frame.vlan = vlan(10);
+                assert_eq!(put_tag_back(&mut frame, &mode), wanted, "{mode:?}");
+                pool.release(frame.into_buf());
+            }
         }
     }
 }

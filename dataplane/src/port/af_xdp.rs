@@ -8,7 +8,7 @@ pub mod program;
 pub mod queue;
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -127,7 +127,7 @@ impl AfXdpDevice {
         let steer = |source| AfXdpError::Steer { interface: config.interface.clone(), source };
         let mut program = SteerProgram::attach(config.ifindex).map_err(steer)?;
         for (id, queue) in (0..).zip(&queues) {
-            program.connect(id, queue.socket.fd()).map_err(steer)?;
+            program.connect(id, queue.socket.fd().as_raw_fd()).map_err(steer)?;
         }
         Ok(Self {
             port: config.port,
@@ -152,7 +152,8 @@ impl AfXdpDevice {
         match frame.gso {
             None => write_plain(socket, frame, self.mtu, &mut self.stats),
             Some(gso) => {
-                if usize::from(gso.header_len) + usize::from(gso.segment_size) > longest_frame(self.mtu) {
+                let longest = longest_frame(self.mtu).min(socket.longest_frame());
+                if usize::from(gso.header_len) + usize::from(gso.segment_size) > longest {
                     return Write::Settled(Err(DropReason::MtuExceeded));
                 }
                 let Some(segments) = Segments::new(frame) else {
@@ -254,7 +255,7 @@ impl Device for AfXdpDevice {
         self.stats.clone()
     }
 
-    fn wait_fds(&self) -> Vec<RawFd> {
+    fn wait_fds(&self) -> Vec<BorrowedFd<'_>> {
         self.queues.iter().map(|queue| queue.socket.fd()).collect()
     }
 }
@@ -277,7 +278,7 @@ const CHUNKS: QueueChunks = QueueChunks { rx: 1024, tx: 256 };
 
 fn write_plain(socket: &mut XskQueue, frame: &mut Frame, mtu: u32, stats: &mut DeviceStats) -> Write {
     let len = frame.len();
-    if len > longest_frame(mtu) {
+    if len > longest_frame(mtu).min(socket.longest_frame()) {
         return Write::Settled(Err(DropReason::MtuExceeded));
     }
     if socket.room() < XskQueue::chunks_for(len) {

@@ -4,7 +4,7 @@
 //! for, so that a slow or stuck device can be played.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::buffer::BufferPool;
@@ -132,7 +132,7 @@ impl Device for MemoryDevice {
         DeviceStats::default()
     }
 
-    fn wait_fds(&self) -> Vec<RawFd> {
+    fn wait_fds(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
     }
 }

@@ -12,7 +12,7 @@ mod vnet;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::buffer::{BufferPool, FrameBuf, HEADROOM, LARGE, SMALL};
 use crate::frame::offload::{GsoKind, OffloadSupport};
@@ -171,8 +171,8 @@ impl Device for TapDevice {
         self.stats.clone()
     }
 
-    fn wait_fds(&self) -> Vec<RawFd> {
-        self.tun.iter().map(AsRawFd::as_raw_fd).collect()
+    fn wait_fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.tun.iter().map(AsFd::as_fd).collect()
     }
 }
 

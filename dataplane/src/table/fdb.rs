@@ -160,9 +160,13 @@ impl Fdb {
         self.insert_fixed(Entry { vlan, mac, port, origin: Origin::Configured })
     }
 
-    /// Enters the first source address of `port` as static until [`Self::flush_port`]; otherwise as
-    /// [`Self::insert_static`].
+    /// Enters the first source address of `port` as static until [`Self::flush_port`]. `false` if it is another port's,
+    /// learned or static: whoever comes later does not take it over.
     pub fn pin(&mut self, vlan: VlanId, mac: MacAddr, port: PortId) -> bool {
+        let known = self.places.get(&Key::new(vlan, mac)).map(|&place| self.entries[place]);
+        if known.is_some_and(|entry| entry.port != port) {
+            return false;
+        }
         self.insert_fixed(Entry { vlan, mac, port, origin: Origin::Pinned })
     }
 
@@ -544,6 +548,10 @@ mod tests {
         fn fix(&mut self, key: (u16, u8), port: u16, fixed: Fixed) -> bool {
             if let Some(e) = self.0.iter().find(|e| e.key == key && e.fixed.is_some()) {
                 return e.port == port;
+            }
+            let foreign = self.0.iter().any(|e| e.key == key && e.port != port);
+            if foreign && matches!(fixed, Fixed::Pinned) {
+                return false;
             }
             self.0.retain(|e| e.key != key);
             self.0.push(NaiveEntry { key, port, fixed: Some(fixed), used: 0 });

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -60,8 +60,7 @@ impl Poller {
     }
 
     /// Reports `port` when `fd` is readable. The registration ends when the descriptor is closed.
-    pub fn watch(&self, port: PortId, fd: RawFd) -> io::Result<()> {
-        let fd = borrow(fd);
+    pub fn watch(&self, port: PortId, fd: BorrowedFd<'_>) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(u64::from(port.0)), epoll::EventFlags::IN)?)
     }
 
@@ -97,11 +96,4 @@ impl Poller {
             }
         }
     }
-}
-
-#[expect(unsafe_code, reason = "a device lends its descriptor as a number")]
-fn borrow<'fd>(fd: RawFd) -> BorrowedFd<'fd> {
-    // SAFETY: `fd` comes from `Device::wait_fds` of a device that the caller holds, so it is open during this call;
-    // the kernel keeps its own reference afterwards.
-    unsafe { BorrowedFd::borrow_raw(fd) }
 }

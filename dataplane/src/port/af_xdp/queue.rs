@@ -17,7 +17,7 @@
 
 use std::io;
 use std::num::NonZeroU32;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig, UmemConfig};
 use xsk_rs::socket::{RxQueue, Socket, TxQueue};
@@ -69,7 +69,8 @@ pub struct XskQueue {
     written: Vec<FrameDesc>,
     scratch: [FrameDesc; BATCH],
     tx_ring: u32,
-    fd: RawFd,
+    /// The kernel takes frames that go on in the next chunk.
+    multi_buffer: bool,
 }
 
 /// Why a socket could not be opened; the caller adds interface and queue.
@@ -123,7 +124,8 @@ impl XskQueue {
         })?;
         let socket_config = SocketConfig::builder()
             .rx_queue_size(ring(chunks.rx)?)
-            .tx_queue_size(ring(chunks.tx)?)
+            // Twice the chunks: kernels before 6.17 complete a frame before they give its place in this ring back.
+            .tx_queue_size(ring(2 * chunks.tx)?)
             .bind_flags(BindFlags::XDP_COPY | BindFlags::XDP_USE_NEED_WAKEUP | sg)
             .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
             .build();
@@ -135,9 +137,19 @@ impl XskQueue {
         let free = rx_chunks.split_off(chunks.rx as usize);
         // SAFETY: the chunks were just made with this UMEM and are in no ring yet.
         unsafe { fill.produce(&rx_chunks) };
-        let fd = rx.fd().as_raw_fd();
         let (written, scratch) = (Vec::with_capacity(free.len()), [FrameDesc::default(); BATCH]);
-        Ok(Self { umem, rx, fill, tx, completion, free, written, scratch, tx_ring: chunks.tx, fd })
+        Ok(Self {
+            umem,
+            rx,
+            fill,
+            tx,
+            completion,
+            free,
+            written,
+            scratch,
+            tx_ring: 2 * chunks.tx,
+            multi_buffer: !sg.is_empty(),
+        })
     }
 
     /// Hands up to `most` received descriptors to `take`, which copies the bytes; the flag says that the frame goes on
@@ -198,11 +210,13 @@ impl XskQueue {
 
     /// Places everything written into the transmit ring.
     pub fn submit(&mut self) {
-        // SAFETY: the chunks are of this UMEM, came from `free` and are in no other ring. The ring has room for every
-        // transmit chunk, so all are taken.
+        // SAFETY: the chunks are of this UMEM, came from `free` and are in no other ring. The ring has room for
+        // every transmit chunk.
         let produced = unsafe { self.tx.produce(&self.written) };
-        debug_assert_eq!(produced, self.written.len(), "the transmit ring holds every transmit chunk");
-        self.written.clear();
+        // All or nothing. What does not fit now, which takes a kernel that gives no place back, goes with the next ones.
+        if produced > 0 {
+            self.written.clear();
+        }
     }
 
     /// Calls the kernel until it has taken every frame of the transmit ring, makes no more progress, or was called
@@ -257,8 +271,14 @@ impl XskQueue {
     }
 
     /// The socket's descriptor, readable when frames wait.
-    pub fn fd(&self) -> RawFd {
-        self.fd
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is the socket's, which `self` keeps open for as long as this borrow lasts.
+        unsafe { BorrowedFd::borrow_raw(self.rx.fd().as_raw_fd()) }
+    }
+
+    /// Longest frame the socket takes.
+    pub fn longest_frame(&self) -> usize {
+        if self.multi_buffer { usize::MAX } else { CHUNK_DATA }
     }
 
     /// Frames in the transmit ring that the kernel has not taken.
