@@ -4,6 +4,7 @@
 //! clock and never sleeps, so the complete switch runs in a unit test over memory devices and in virtual time.
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 
 use crate::frame::Frame;
 use crate::id::{Direction, PortId};
@@ -14,6 +15,8 @@ use crate::verdict::DropReason;
 
 /// Empty receive calls after which a device is left alone until its descriptor is readable.
 const COLD_AFTER: u8 = 16;
+/// Rounds that received something after which a device counts as busy.
+const BUSY_AFTER: u32 = 32;
 /// A device that was full is asked again after this long, and after twice as long each time until [`LAST_RETRY`].
 const RETRY: Nanos = Nanos::from_micros(50);
 const LAST_RETRY: Nanos = Nanos::from_millis(1);
@@ -30,6 +33,7 @@ pub struct Engine {
     received: Vec<Frame>,
     settled: Vec<Settled>,
     last_received: usize,
+    newly_busy: Vec<PortId>,
     next_release: Option<Instant>,
     next_transmit: Option<Instant>,
     next_publish: Instant,
@@ -41,8 +45,10 @@ struct Slot {
     backlog: VecDeque<Frame>,
     /// Empty receive calls in a row.
     empty: u8,
-    /// The device can be slept on, so it need not be asked while it is quiet.
-    pollable: bool,
+    /// The device's descriptors are watched, so it need not be asked while it is quiet.
+    watched: bool,
+    /// Rounds that received something since the worker slept.
+    streak: u32,
     /// When [`Device::flush`] is due.
     flush_due: Option<Instant>,
     /// When a device that was full is asked again, and how long that is after the last time.
@@ -60,6 +66,7 @@ impl Engine {
             received: Vec::with_capacity(BATCH),
             settled: Vec::with_capacity(BATCH),
             last_received: 0,
+            newly_busy: Vec::with_capacity(ports),
             next_release: None,
             next_transmit: None,
             next_publish: Instant::ZERO,
@@ -69,9 +76,9 @@ impl Engine {
     /// Gives `port` its device. A device it had before is detached first.
     pub fn attach(&mut self, now: Instant, port: PortId, device: Box<dyn Device>) {
         self.detach(now, port);
-        let (backlog, pollable) = (VecDeque::with_capacity(BATCH), !device.wait_fds().is_empty());
+        let (backlog, watched) = (VecDeque::with_capacity(BATCH), !device.wait_fds().is_empty());
         self.slots[port.index()] =
-            Some(Slot { device, backlog, empty: 0, pollable, flush_due: None, retry: None });
+            Some(Slot { device, backlog, empty: 0, watched, streak: 0, flush_due: None, retry: None });
         self.attached.push(port);
         self.switch.attach(port);
     }
@@ -121,6 +128,19 @@ impl Engine {
         self.last_received
     }
 
+    /// A port that has just become busy: watching its descriptors costs its senders a callback for every frame and tells
+    /// nothing that the next round would not find. If it is answered with [`Self::set_watched`], it is asked in every round.
+    pub fn next_busy(&mut self) -> Option<PortId> {
+        self.newly_busy.pop()
+    }
+
+    /// Whether the descriptors of `port` are watched from now on, and what they are.
+    pub fn set_watched(&mut self, port: PortId, watched: bool) -> Vec<BorrowedFd<'_>> {
+        let Some(slot) = &mut self.slots[port.index()] else { return Vec::new() };
+        (slot.watched, slot.streak) = (watched, 0);
+        slot.device.wait_fds()
+    }
+
     /// The device of `port` has something to read.
     pub fn ready(&mut self, port: PortId) {
         if let Some(Some(slot)) = self.slots.get_mut(port.index()) {
@@ -159,7 +179,7 @@ impl Engine {
         self.last_received = 0;
         for port in &self.attached {
             let Some(slot) = &mut self.slots[port.index()] else { continue };
-            if slot.pollable && slot.empty >= COLD_AFTER {
+            if slot.watched && slot.empty >= COLD_AFTER {
                 continue;
             }
             slot.device.rx_batch(self.switch.pool(), &mut self.received);
@@ -168,6 +188,10 @@ impl Engine {
                 continue;
             }
             slot.empty = 0;
+            slot.streak += 1;
+            if slot.watched && slot.streak == BUSY_AFTER {
+                self.newly_busy.push(*port);
+            }
             self.last_received += self.received.len();
             self.switch.counters.rounds.batch(self.received.len());
             self.switch.receive(now, &mut self.received);
@@ -265,7 +289,7 @@ fn earlier(a: Option<Instant>, b: Instant) -> Option<Instant> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::os::fd::{AsFd, BorrowedFd};
+    use std::os::fd::AsFd;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

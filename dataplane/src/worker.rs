@@ -124,7 +124,14 @@ impl Workers {
         let mut handles = Vec::new();
         for (index, (switch, poller)) in switches.into_iter().zip(pollers).enumerate() {
             let (commands, inbox) = bounded(COMMANDS);
-            let worker = Worker { engine: Engine::new(switch), clock, poller, inbox, wakers: wakers.clone() };
+            let worker = Worker {
+                engine: Engine::new(switch),
+                clock,
+                poller,
+                inbox,
+                wakers: wakers.clone(),
+                unwatched: Vec::new(),
+            };
             let processor = processors.get(index % processors.len().max(1)).copied();
             let thread = thread::Builder::new().name(format!("lg-worker-{index}")).spawn(move || {
                 prepare_thread(processor);
@@ -230,6 +237,8 @@ struct Worker {
     poller: Poller,
     inbox: Receiver<Command>,
     wakers: Vec<Arc<Waker>>,
+    /// Ports that are too busy to be watched.
+    unwatched: Vec<PortId>,
 }
 
 impl Worker {
@@ -242,6 +251,7 @@ impl Worker {
             let moved = self.engine.round(now);
             self.count_round(moved);
             self.notify();
+            self.unwatch_busy_ports();
             if moved {
                 last_moved = now;
                 if self.engine.last_received() < FEW_FRAMES {
@@ -278,6 +288,7 @@ impl Worker {
     fn sleep(&mut self, timeout: Nanos, awake_since: &mut Instant) {
         self.count_busy(self.clock.now(), awake_since);
         self.engine.switch().counters().rounds.sleeps.add(1);
+        self.watch_again();
         let Self { engine, poller, inbox, .. } = self;
         poller.prepare_sleep();
         let has_work = !inbox.is_empty() || engine.switch_mut().exchange().has_frames();
@@ -295,6 +306,25 @@ impl Worker {
         let counters = self.engine.switch().counters();
         counters.rounds.rounds.add(1);
         counters.rounds.busy_rounds.add(moved.into());
+    }
+
+    /// Stops watching the ports that have become busy, until the worker sleeps.
+    fn unwatch_busy_ports(&mut self) {
+        let Self { engine, poller, unwatched, .. } = self;
+        while let Some(port) = engine.next_busy() {
+            let fds = engine.set_watched(port, false);
+            // A descriptor that is not watched needs no more.
+            fds.into_iter().for_each(|fd| _ = poller.unwatch(fd));
+            unwatched.push(port);
+        }
+    }
+
+    fn watch_again(&mut self) {
+        let Self { engine, poller, unwatched, .. } = self;
+        for port in unwatched.drain(..) {
+            // One that another device of the port took the place of is watched already.
+            engine.set_watched(port, true).into_iter().for_each(|fd| _ = poller.watch(port, fd));
+        }
     }
 
     /// Rings the workers that were sent frames in this round.

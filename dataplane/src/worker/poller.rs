@@ -64,6 +64,11 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, epoll::EventData::new_u64(u64::from(port.0)), epoll::EventFlags::IN)?)
     }
 
+    /// Reports `fd` no longer.
+    pub fn unwatch(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, fd)?)
+    }
+
     /// Reports the ports that are readable now, without sleeping.
     pub fn check(&mut self, ready: impl FnMut(PortId)) {
         self.wait(Some(Nanos::ZERO), ready);
