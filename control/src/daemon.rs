@@ -66,9 +66,9 @@ async fn serve(loaded: Loaded) -> Result<(), DaemonError> {
     // First of all: a signal during the start must wait for a clean stop, not kill half a switch.
     let mut stop = StopSignals::new()?;
     let topology = loaded.topology;
-    let _name = claim_name(&topology.name)?;
     let api_listener =
         api::listen(&topology.api_socket).map_err(|error| DaemonError(devices::chain(&error)))?;
+    let _name = claim_name(&topology.name)?;
     let metrics_listener = metrics::listen(topology.metrics_listen)
         .await
         .map_err(|error| DaemonError(devices::chain(&error)))?;
