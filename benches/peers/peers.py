@@ -47,7 +47,7 @@ def pings(count=1):
     return done.returncode == 0
 
 
-class Path_:
+class SwitchPath:
     """One way from lgb-a to lgb-b."""
 
     name = ""
@@ -99,7 +99,7 @@ class Path_:
         return process
 
 
-class Bridge(Path_):
+class Bridge(SwitchPath):
     name = "linux-bridge"
 
     def start(self):
@@ -109,7 +109,7 @@ class Bridge(Path_):
             inside(SWITCH, f"ip link set {near} master br0")
 
 
-class OvsAfXdp(Path_):
+class OvsAfXdp(SwitchPath):
     name = "ovs-afxdp"
     tx_offload = False  # its TCP does not work otherwise
 
@@ -131,7 +131,7 @@ class OvsAfXdp(Path_):
             inside(SWITCH, f"{vsctl} add-port br0 {near} -- set interface {near} type=afxdp options:n_rxq=1")
 
 
-class Lockgate(Path_):
+class Lockgate(SwitchPath):
     def start(self):
         topology = self.workspace / f"{self.name}.yaml"
         topology.write_text(self.topology())

@@ -4,8 +4,9 @@
 //! changing anything, so that every mistake is reported in one run; then it changes the host. Whatever it does to the
 //! host for a port is undone when the port's [`Teardown`] is dropped: after an error, on removal, at the end.
 //!
-//! A daemon that was killed leaves its veth pairs behind, and nothing else: taps and XDP programs end with its
-//! descriptors. The next run recognises the pairs by their name and note and makes them anew.
+//! A daemon that was killed leaves its veth pairs behind, which the next run recognises by their name and note and makes
+//! anew, and the VLAN offloads it turned off on trunk interfaces it did not make, which nobody turns on again. Taps and XDP
+//! programs end with its descriptors.
 
 mod error;
 mod ethtool;

@@ -1,7 +1,7 @@
 //! What the daemon knows about itself while it runs: the one source that the API and the metrics read.
 //!
-//! Reading never holds a worker up. Counters are read where the workers write them; the two answers only a worker can
-//! give, its devices' counters and its MAC table, are a command it handles between two rounds.
+//! Counters are read where the workers write them, which costs a worker nothing. The two answers only a worker can give,
+//! its devices' counters and its MAC table, are a command it handles between two rounds: some system calls per AF_XDP port.
 
 pub mod devices;
 pub mod totals;
