@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod frames;
+pub mod guest;
 pub mod http;
 pub mod internet_checksum;
 pub mod model;

@@ -65,7 +65,17 @@ impl Transfer {
     #[track_caller]
     pub fn finish(mut self) -> Report {
         self.client.wait(Duration::from_secs(self.seconds.into()) + GRACE);
-        let output = self.client.output();
+        Report::read(&self.client.output())
+    }
+}
+
+impl Report {
+    /// Reads what `iperf3 -J` printed.
+    ///
+    /// # Panics
+    /// If that is an error, or nothing arrived.
+    #[track_caller]
+    pub fn read(output: &str) -> Self {
         // A warning may precede it.
         let text = &output[output.find('{').unwrap_or(0)..];
         let report: Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("iperf3 said: {output}"));
@@ -76,7 +86,7 @@ impl Transfer {
         else {
             panic!("iperf3 reported nothing received: {output}")
         };
-        Report { received_bytes, goodput_bits_per_second }
+        Self { received_bytes, goodput_bits_per_second }
     }
 }
 
