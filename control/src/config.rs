@@ -40,6 +40,7 @@ pub mod resolve;
 pub mod scalar;
 pub mod settings;
 pub mod shaping;
+mod syntax;
 pub mod tree;
 mod unique;
 pub mod units;
@@ -164,11 +165,14 @@ fn read_file(diagnostics: &mut Diagnostics, root: &Node) -> TopologyConfig {
 }
 
 fn read_version(reader: &mut Reader<'_>, field: Field<'_>) {
-    let version = reader.value(field, scalar::integer::<u64>(0..=u64::MAX));
+    let way_out = format!("it reads version {VERSION}");
+    let version = reader.value(field, |scalar| {
+        scalar::integer::<u64>(0..=u64::MAX)(scalar).map_err(|fault| fault.help(way_out.as_str()))
+    });
     if let Some(version) = version.filter(|version| version.value != VERSION) {
         reader
             .error(version.place, format!("`version` {} is not one that this program reads", version.value))
-            .help(format!("it reads version {VERSION}"));
+            .help(way_out);
     }
 }
 

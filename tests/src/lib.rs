@@ -3,14 +3,17 @@
 
 pub mod clock;
 pub mod frames;
+pub mod fuzz;
 pub mod guest;
 pub mod http;
 pub mod internet_checksum;
 pub mod model;
+pub mod mutation;
 pub mod netns;
 pub mod packet_socket;
 pub mod process;
 pub mod prometheus;
+pub mod random;
 pub mod require;
 pub mod rig;
 pub mod sim;

@@ -7,7 +7,6 @@
 //!
 //! Ports are access ports; sinks are the flows' destinations.
 
-mod random;
 mod record;
 mod stamp;
 mod tcp;
@@ -22,8 +21,8 @@ use lockgate_dataplane::time::{Instant, Nanos};
 use lockgate_dataplane::units::{BitsPerSecond, Bytes};
 
 use crate::frames::{self, TCP_PAYLOAD, station};
+use crate::random::Random;
 use crate::rig::{Rig, ids, open_port};
-use random::Random;
 use stamp::Stamp;
 use tcp::Tcp;
 
@@ -120,7 +119,7 @@ impl Sim {
             flows: Vec::new(),
             link_delay,
             late: Nanos::ZERO,
-            random: Random(1),
+            random: Random::new(1),
         }
     }
 

@@ -11,7 +11,7 @@ use lockgate_dataplane::state::{Class, ClassTable, MAX_CLASSES, Service};
 use super::diagnostic::{Diagnostics, Located, Place};
 use super::reader::{Field, Fields, Reader, Schema};
 use super::scalar::{self, Fault, Scalar};
-use super::tree::Node;
+use super::tree::{Node, Value};
 
 const BEST_EFFORT: &str = "best_effort";
 const MAX_WEIGHT: u64 = 255;
@@ -123,7 +123,7 @@ impl ClassConfig {
         let Some(fields) = reader.fields(field, &CLASS) else { return class };
         class.service = class.read_service(reader, &fields);
         match fields.get("match") {
-            Some(rules) => reader.list(rules).iter().for_each(|rule| class.read_rule(reader, rules, rule)),
+            Some(rules) => class.read_rules(reader, rules),
             None if class.name != BEST_EFFORT => {
                 reader
                     .warning(field.key, "no frame enters this class: it has no `match`")
@@ -160,12 +160,26 @@ impl ClassConfig {
         }
     }
 
+    fn read_rules(&mut self, reader: &mut Reader<'_>, rules: Field<'_>) {
+        if matches!(&rules.node.value, Value::List(items) if items.is_empty()) {
+            reader
+                .error(rules.key, "`match` is an empty list: no frame enters this class")
+                .help("add rules, such as `match: [{ dscp: ef }]`, or remove the class");
+        }
+        reader.list(rules).iter().for_each(|rule| self.read_rule(reader, rules, rule));
+    }
+
     fn read_rule(&mut self, reader: &mut Reader<'_>, rules: Field<'_>, rule: &Node) {
         let Some(fields) = reader.fields(Field { node: rule, ..rules }, &RULE) else { return };
         if let (Some(_), Some(pcp)) = (fields.get("dscp"), fields.get("pcp")) {
             reader.error(pcp.key, "a rule matches one field").help(
                 "write two rules, `{ dscp: … }, { pcp: … }`: a frame that matches either is in the class",
             );
+        }
+        if matches!(&rule.value, Value::Mapping(entries) if entries.is_empty()) {
+            reader
+                .error(rule.place, "a rule without a field matches nothing")
+                .help("write one, such as `{ dscp: ef }` or `{ pcp: 5 }`, or remove the rule");
         }
         if let Some(field) = fields.get("dscp") {
             self.dscps.extend(reader.one_or_many(field, dscp));

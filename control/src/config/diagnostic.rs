@@ -97,7 +97,7 @@ impl Diagnostic {
 
     /// A mistake at `place`.
     pub fn error(place: Place, message: impl Into<String>) -> Self {
-        Self { place: Some(place), ..Self::without_place(message) }
+        Self { place: Some(place), ..Self::without_place(printable(message.into())) }
     }
 
     /// Puts words under the offending text.
@@ -216,6 +216,15 @@ impl From<Span> for Place {
     fn from(span: Span) -> Self {
         Self { span, used_at: None }
     }
+}
+
+/// A message quotes the file; what would move a terminal's cursor is written as an escape.
+fn printable(message: String) -> String {
+    if !message.chars().any(char::is_control) {
+        return message;
+    }
+    let escaped = |c: char| if c.is_control() { c.escape_default().collect() } else { String::from(c) };
+    message.chars().map(escaped).collect()
 }
 
 /// Line and column of a byte, both from 1; the column counts characters.

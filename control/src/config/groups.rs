@@ -99,6 +99,9 @@ fn learn(scalar: &Scalar) -> Result<LearnConfig, Fault> {
         Ok(true) => Ok(learns(DEFAULT_LEARN_LIMIT)),
         Ok(false) => Ok(LearnConfig::Pinned),
         Err(_) => scalar::integer(1..=MAX_LEARN_LIMIT)(scalar).map(learns).map_err(|fault| {
+            let is_number = scalar.text.starts_with(|first: char| first.is_ascii_digit());
+            let neither = || Fault::new(format!("`{}` is neither true, false nor a number", scalar.text));
+            let fault = if is_number { fault } else { neither() };
             fault.help(format!(
                 "write true, false, a number up to {MAX_LEARN_LIMIT}, or `{{ limit: …, beyond: … }}`"
             ))
@@ -153,7 +156,12 @@ fn vlan(scalar: &Scalar) -> Result<VlanId, Fault> {
 fn vlan_range(scalar: &Scalar) -> Result<RangeInclusive<u16>, Fault> {
     let part = |text: &str| {
         let id = vlan(&Scalar { text: text.trim().to_owned(), quoted: scalar.quoted });
-        id.map(VlanId::get).map_err(|fault| fault.help("write VLANs and ranges, such as `[10, 20-29]`"))
+        id.map(VlanId::get).map_err(|Fault { problem, help }| {
+            let problem = if text == scalar.text { problem } else { format!("`{}`: {problem}", scalar.text) };
+            let way_out = || "write VLANs and ranges, such as `[10, 20-29]`".to_owned();
+            // Of a leading zero the fault itself knows what was probably meant.
+            Fault { problem, help: help.filter(|_| text.starts_with('0')).or_else(|| Some(way_out())) }
+        })
     };
     let (first, last) = scalar.text.split_once('-').unwrap_or((&scalar.text, &scalar.text));
     let range = part(first)?..=part(last)?;

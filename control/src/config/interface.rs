@@ -90,6 +90,14 @@ fn read_interface(reader: &mut Reader<'_>, field: Field<'_>, fields: &Fields<'_>
         .get("address")
         .map(|field| reader.one_or_many(field, scalar::interface_address))
         .unwrap_or_default();
+    for (index, address) in addresses.iter().enumerate() {
+        if let Some(first) = addresses[..index].iter().find(|first| first.value.0 == address.value.0) {
+            reader
+                .error(address.place, format!("{} is listed twice", address.value.0))
+                .related(first.place, "first here")
+                .help("keep one of them");
+        }
+    }
     let mtu = fields.get("mtu").and_then(|field| reader.value(field, mtu));
     if let Some(mtu) = mtu.filter(|mtu| mtu.value < IPV6_MTU_MIN_BYTES)
         && let Some(address) = addresses.iter().find(|address| address.value.0.is_ipv6())

@@ -2,9 +2,12 @@
 
 /// The candidate that a typing mistake most likely turned into `word`, if any is close enough.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let tolerance = (word.chars().count() / 3).max(1);
+    let letters = word.chars().count();
+    let tolerance = (letters / 3).max(1);
     candidates
         .into_iter()
+        // Quick to see, and there may be thousands of names.
+        .filter(|candidate| candidate.chars().count().abs_diff(letters) <= tolerance)
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(distance, _)| *distance <= tolerance)
         .min()

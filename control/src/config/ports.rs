@@ -103,7 +103,8 @@ impl PortConfig {
             if let Some(first) = self.macs[..index].iter().find(|first| first.value == mac.value) {
                 reader
                     .error(mac.place, format!("{} is listed twice", mac.value))
-                    .related(first.place, "first here");
+                    .related(first.place, "first here")
+                    .help("keep one of them");
             }
         }
         let own = self.interface().and_then(|interface| interface.mac);
@@ -150,7 +151,7 @@ fn read_kind(
     };
     if let (Some((field, _)), "tap" | "internal") = (steering, kind.name) {
         reader
-            .error(field.key, format!("a {} port is not steered", kind.name))
+            .error(field.key, format!("`{}` and `steering` contradict each other", kind.name))
             .help("Lockgate reads a tap directly; steering is for `netdev` and `veth`");
     }
     match kind.name {

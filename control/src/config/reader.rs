@@ -10,6 +10,11 @@ use super::nearest::nearest;
 use super::scalar::{self, Fault, Scalar};
 use super::tree::{Node, Value};
 
+/// Longer than any value: the longest path that Linux takes. A message quotes values whole.
+const VALUE_MAX_BYTES: usize = 4096;
+/// Longer than any key or name.
+const KEY_MAX_BYTES: usize = 256;
+
 /// The keys of a mapping.
 pub struct Schema {
     /// Keys that are read.
@@ -132,6 +137,12 @@ impl<'d> Reader<'d> {
     ) -> Option<Located<T>> {
         let place = field.node.place;
         match &field.node.value {
+            Value::Scalar(scalar) if scalar.text.len() > VALUE_MAX_BYTES => {
+                let bytes = scalar.text.len();
+                self.error(field.key, format!("`{}`: its value has {bytes} bytes", field.name))
+                    .help(format!("no value is longer than {VALUE_MAX_BYTES}: is a quote missing?"));
+                None
+            }
             Value::Scalar(scalar) => match parse(scalar) {
                 Ok(value) => Some(Located { value, place }),
                 Err(Fault { problem, help }) => {
@@ -162,10 +173,32 @@ impl<'d> Reader<'d> {
                 self.error(field.key, format!("`{}` is an empty list", field.name)).help("remove the key");
                 Vec::new()
             }
-            Value::List(items) => {
-                items.iter().filter_map(|node| self.value(Field { node, ..field }, &parse)).collect()
+            Value::List(items) => items.iter().filter_map(|node| self.item(field, node, &parse)).collect(),
+            Value::Mapping(_) => {
+                self.error(
+                    field.key,
+                    format!("`{}` takes a single value or a list, not a mapping", field.name),
+                );
+                Vec::new()
             }
             _ => self.value(field, &parse).into_iter().collect(),
+        }
+    }
+
+    /// Reads one entry of a list of single values.
+    fn item<T>(
+        &mut self,
+        field: Field<'_>,
+        node: &Node,
+        parse: impl FnOnce(&Scalar) -> Result<T, Fault>,
+    ) -> Option<Located<T>> {
+        match &node.value {
+            Value::Scalar(_) => self.value(Field { node, ..field }, parse),
+            other => {
+                let problem = format!("an entry of `{}` is a single value, not {}", field.name, other.kind());
+                self.error(node.place, problem).help("correct the entry or remove it");
+                None
+            }
         }
     }
 
@@ -201,7 +234,8 @@ impl<'d> Reader<'d> {
                 self.error(
                     field.key,
                     format!("`{}` takes keys and values, not {}", field.name, other.kind()),
-                );
+                )
+                .help("write `key: value` pairs, in braces or each on a line, without dashes");
                 None
             }
         }
@@ -214,9 +248,16 @@ impl<'d> Reader<'d> {
 
     fn key<'n>(&mut self, key: &'n Node) -> Option<&'n str> {
         match &key.value {
+            Value::Scalar(scalar) if scalar.text.len() > KEY_MAX_BYTES => {
+                let bytes = scalar.text.len();
+                self.error(key.place, format!("this key has {bytes} bytes"))
+                    .help(format!("no key is longer than {KEY_MAX_BYTES}: is a quote missing?"));
+                None
+            }
             Value::Scalar(scalar) => Some(&scalar.text),
             other => {
-                self.error(key.place, format!("a key must be a name, not {}", other.kind()));
+                self.error(key.place, format!("a key must be a name, not {}", other.kind()))
+                    .help("write the name before the colon; quote it if it is a word such as `null`");
                 None
             }
         }

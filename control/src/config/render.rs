@@ -10,14 +10,18 @@ use miette::{
 use super::diagnostic::{Diagnostic, Report, Severity, Span};
 
 const WIDTH_COLUMNS: usize = 110;
+/// Beyond this nobody reads on, and a file of one long line would be drawn once for each mistake.
+const DRAWN_MAX: usize = 100;
+/// Of a line that is longer than any that was written by hand, only this much before and after the place is shown.
+const MARGIN_BYTES: usize = 200;
 
 /// All diagnostics of `report`, then one line with their number.
 pub(super) fn render(report: &Report, source: &str, colours: bool) -> String {
     let theme = if colours { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH_COLUMNS).with_context_lines(1);
-    let source = NamedSource::new(report.file_name(), WholeLines(source.to_owned()));
+    let source = NamedSource::new(report.file_name(), WholeLines(printable(source)));
     let mut text = String::new();
-    for diagnostic in report.diagnostics() {
+    for diagnostic in report.diagnostics().iter().take(DRAWN_MAX) {
         // Writing into a String fails only if a diagnostic cannot be drawn; its message must then still be seen.
         if handler.render_report(&mut text, &Drawn { diagnostic, source: &source }).is_err() {
             text.push_str(&diagnostic.message);
@@ -29,9 +33,31 @@ pub(super) fn render(report: &Report, source: &str, colours: bool) -> String {
     let counts: Vec<_> =
         counted.map(|(n, noun)| format!("{n} {noun}{}", if n == 1 { "" } else { "s" })).collect();
     if !counts.is_empty() {
-        let _infallible = writeln!(text, "{}: {}", report.file_name(), counts.join(", "));
+        let shown = if report.diagnostics().len() > DRAWN_MAX { "; the first 100 are shown" } else { "" };
+        let _infallible = writeln!(text, "{}: {}{shown}", report.file_name(), counts.join(", "));
     }
     text
+}
+
+/// The text with placeholders of the same length for what would move a terminal's cursor, so that places still fit.
+fn printable(source: &str) -> String {
+    let placeholder = |c: char| match c {
+        '\n' | '\r' | '\t' => c,
+        c if c.is_control() => {
+            if c.len_utf8() == 1 {
+                '?'
+            } else {
+                '¿'
+            }
+        }
+        c => c,
+    };
+    source.chars().map(placeholder).collect()
+}
+
+/// The next place towards the start of `text` where a character begins.
+fn char_start(text: &str, at: usize) -> usize {
+    (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Text of which whole lines are shown, and only those with a label: miette knows lines around them, or, without any
@@ -54,7 +80,9 @@ impl SourceCode for WholeLines {
         } else {
             let newline_before = text.as_bytes()[..start].iter().rposition(|b| *b == b'\n');
             let newline_after = text.as_bytes()[end..].iter().position(|b| *b == b'\n');
-            newline_before.map_or(0, |at| at + 1)..newline_after.map_or(text.len(), |at| end + at)
+            let line = newline_before.map_or(0, |at| at + 1)..newline_after.map_or(text.len(), |at| end + at);
+            let (first, last) = (start.saturating_sub(MARGIN_BYTES), end.saturating_add(MARGIN_BYTES));
+            line.start.max(char_start(text, first))..line.end.min(char_start(text, last.min(text.len())))
         };
         text.read_span(&lines.into(), 0, 0)
     }
@@ -104,4 +132,29 @@ impl miette::Diagnostic for Drawn<'_> {
 
 fn range(span: Span) -> std::ops::Range<usize> {
     span.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config;
+
+    #[test]
+    fn a_long_line_of_mistakes_is_drawn_around_them_and_not_without_end() {
+        let keys: String = (0..5000).map(|n| format!("ü{n}: {n}, ")).collect();
+        let report =
+            config::parse("long.yaml", &format!("{{ version: 1, ports: {{}}, {keys}}}")).unwrap_err();
+        let drawn = report.render(false);
+        assert!(drawn.ends_with("long.yaml: 5000 errors; the first 100 are shown\n"), "{drawn}");
+        assert!(drawn.len() < 200_000, "{} bytes", drawn.len());
+        assert!(drawn.contains("there is no key `ü99` here") && !drawn.contains("`ü100` here"));
+    }
+
+    #[test]
+    fn nothing_in_the_file_moves_the_terminals_cursor() {
+        let text = "version: 1\nswitch: { name: \"\\e[2J\" } # \u{9b}2J\nports: {}\n";
+        let drawn = config::parse("odd.yaml", text).unwrap_err().render(false);
+        assert!(!drawn.chars().any(|c| c.is_control() && c != '\n'), "{drawn:?}");
+        let drawn = config::parse("odd.yaml", "version: 1\nports: \u{1b}[2J\n").unwrap_err().render(false);
+        assert!(!drawn.chars().any(|c| c.is_control() && c != '\n'), "{drawn:?}");
+    }
 }

@@ -17,6 +17,9 @@ use super::shaping::ShapingConfig;
 use super::unique;
 use crate::topology::{FarEnd, Learn, Origin, Port, PortGroup, PortKind, PortShaping, Topology, Workers};
 
+/// Names that a message lists before it leaves the rest to the file.
+const NAMES_LISTED: usize = 20;
+
 /// Everything the file says. Entries that could not be read are absent and already reported.
 #[derive(Clone, Debug, Default)]
 pub struct TopologyConfig {
@@ -85,7 +88,12 @@ impl TopologyConfig {
             diagnostic.help = Some(match nearest(&wanted.value, names()) {
                 Some(meant) => format!("perhaps `{meant}` was meant"),
                 None if self.groups.is_empty() => "describe it under `port_groups`".to_owned(),
-                None => format!("the groups are {}", names().collect::<Vec<_>>().join(", ")),
+                None => {
+                    let (first, rest): (Vec<_>, _) =
+                        (names().take(NAMES_LISTED).collect(), names().skip(NAMES_LISTED));
+                    let more = if rest.count() > 0 { ", …" } else { "" };
+                    format!("the groups are {}{more}", first.join(", "))
+                }
             });
         }
         found

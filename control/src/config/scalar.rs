@@ -136,7 +136,8 @@ pub fn mac(Scalar { text, .. }: &Scalar) -> Result<MacAddr, Fault> {
             .help("the first octet of a station's address is even"));
     }
     if !mac.is_station() {
-        return Err(Fault::new(format!("`{text}` is the null address: no station can have it")));
+        return Err(Fault::new(format!("`{text}` is the null address: no station can have it"))
+            .help("write the station's own address, or leave `mac` out"));
     }
     Ok(mac)
 }
@@ -150,11 +151,12 @@ fn base_60(number: u64) -> Option<String> {
 /// Reads an IP address that an interface can have, with its prefix length.
 pub fn interface_address(Scalar { text, .. }: &Scalar) -> Result<(IpAddr, u8), Fault> {
     let Some((address, prefix)) = text.split_once('/') else {
-        let fault = Fault::new(format!("`{text}` has no prefix length"));
         return Err(if text.parse::<IpAddr>().is_ok() {
-            fault.help(format!("write `{text}/24`, or what the network has"))
+            Fault::new(format!("`{text}` has no prefix length"))
+                .help(format!("write `{text}/24`, or what the network has"))
         } else {
-            fault.help("write an address and a prefix length, such as `10.0.0.11/24`")
+            Fault::new(format!("`{text}` is not an IP address"))
+                .help("write an address and a prefix length, such as `10.0.0.11/24`")
         });
     };
     let address: IpAddr = address.parse().map_err(|_| {
@@ -169,10 +171,12 @@ pub fn interface_address(Scalar { text, .. }: &Scalar) -> Result<(IpAddr, u8), F
             .help(format!("1 to {longest} are possible"))
     })?;
     if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
-        return Err(Fault::new(format!("`{text}` is not an address that a port's interface can have")));
+        return Err(Fault::new(format!("`{text}` is not an address that a port's interface can have"))
+            .help("write the address of one host, such as `10.0.0.11/24`"));
     }
     if let Some(what) = network_or_broadcast(address, length) {
-        return Err(Fault::new(format!("`{text}` is the {what} address of its network, not a host's")));
+        return Err(Fault::new(format!("`{text}` is the {what} address of its network, not a host's"))
+            .help("write an address between the two, or correct the prefix length"));
     }
     Ok((address, length))
 }

@@ -10,7 +10,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Location, NonFiniteFloatPolicy, Spanned};
 
-use super::diagnostic::{Diagnostic, Place, Span, byte_at};
+use super::diagnostic::{Diagnostic, Place, Span};
+use super::syntax;
 
 /// A value of the file.
 #[derive(Clone, Debug)]
@@ -65,25 +66,7 @@ pub fn parse(source: &str) -> Result<Node, Box<Diagnostic>> {
     };
     serde_saphyr::from_str_with_options::<Spanned<Raw>>(source, options)
         .map(|root| build(root, source))
-        .map_err(|error| Box::new(syntax_error(&error, source)))
-}
-
-fn syntax_error(error: &serde_saphyr::Error, source: &str) -> Diagnostic {
-    let (line, column) = error.location().map_or((1, 1), |at| (at.line(), at.column()));
-    let to_usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let start = byte_at(source, to_usize(line), to_usize(column));
-    let end = source[start..].chars().next().map_or(start, |c| start + c.len_utf8());
-    let text = error.to_string();
-    // The place is shown as every other place is; the parser's own way of saying it would be said twice.
-    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-    let mut diagnostic = Diagnostic::error(Span { start, end }.into(), format!("not valid YAML: {what}"));
-    if what.contains("tab") {
-        diagnostic.help("indent with spaces; YAML does not allow tabs there");
-    } else if what.contains("multiple YAML documents") {
-        diagnostic.help("a topology is one document: remove the `---` line and what does not belong to it");
-        diagnostic.message = "not valid YAML: a second document starts here".to_owned();
-    }
-    diagnostic
+        .map_err(|error| Box::new(syntax::diagnostic(&error, source)))
 }
 
 /// A node as the parser reports it: typed scalars, places apart.

@@ -15,6 +15,8 @@ struct Dimension {
     noun: &'static str,
     base: &'static str,
     units: &'static [(&'static str, u64)],
+    /// What somebody would write.
+    example: &'static str,
     /// What a bare number most likely means: if below 10 000, and else.
     likely: [[&'static str; 2]; 2],
 }
@@ -32,6 +34,7 @@ const RATE: Dimension = Dimension {
         ("MB/s", 8_000_000),
         ("GB/s", 8_000_000_000),
     ],
+    example: "100 Mbit/s",
     likely: [["Mbit/s", "MB/s"], ["bit/s", "kbit/s"]],
 };
 
@@ -47,6 +50,7 @@ const SIZE: Dimension = Dimension {
         ("MiB", 1 << 20),
         ("GiB", 1 << 30),
     ],
+    example: "64 KiB",
     likely: [["KiB", "kB"], ["B", "KiB"]],
 };
 
@@ -62,6 +66,7 @@ const DURATION: Dimension = Dimension {
         ("min", 60_000_000_000),
         ("h", 3_600_000_000_000),
     ],
+    example: "20 ms",
     likely: [["ms", "s"], ["us", "ms"]],
 };
 
@@ -98,13 +103,17 @@ pub fn duration(min: Nanos, max: Nanos) -> impl Fn(&Scalar) -> Result<Nanos, Fau
 
 /// Reads a number and its unit; the answer is in the base unit.
 fn quantity(text: &str, dimension: &Dimension) -> Result<u64, Fault> {
-    let Dimension { noun, base, units, .. } = dimension;
+    let Dimension { noun, base, units, example, .. } = dimension;
     let number_end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..number_end], text[number_end..].trim_start());
+    if number.len() > MAX_DIGITS && number.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(
+            Fault::new(format!("`{text}` is out of range")).help("write fewer digits and a larger unit")
+        );
+    }
     let (mantissa, decimals) = decimal(number).ok_or_else(|| {
-        let (example, _) = units[dimension.units.len() / 2];
         Fault::new(format!("`{text}` is not {noun}"))
-            .help(format!("write a number and a unit, such as `10 {example}`"))
+            .help(format!("write a number in plain decimal digits and a unit, such as `{example}`"))
     })?;
     if unit.is_empty() {
         let [one, other] = dimension.likely[usize::from(mantissa >= 10_000)];
@@ -118,17 +127,23 @@ fn quantity(text: &str, dimension: &Dimension) -> Result<u64, Fault> {
     let scaled = u128::from(mantissa) * u128::from(*factor);
     let divisor = 10_u128.pow(decimals);
     if scaled % divisor != 0 {
-        return Err(Fault::new(format!("`{text}` is not a whole number of {base}")));
+        return Err(
+            Fault::new(format!("`{text}` is not a whole number of {base}")).help("write fewer decimals")
+        );
     }
     u64::try_from(scaled / divisor).map_err(|_| Fault::new(format!("`{text}` is too large")))
 }
 
-/// Splits `12.50` into 1250 and the number of decimals, 2. At most 18 digits, so that nothing overflows.
+/// Digits that a quantity may have, so that nothing overflows.
+const MAX_DIGITS: usize = 18;
+
+/// Splits `12.50` into 1250 and the number of decimals, 2.
 fn decimal(number: &str) -> Option<(u64, u32)> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits_only = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     let ambiguous = whole.len() > 1 && whole.starts_with('0');
-    if !digits_only(whole) || !digits_only(fraction) || ambiguous || whole.len() + fraction.len() > 18 {
+    if !digits_only(whole) || !digits_only(fraction) || ambiguous || whole.len() + fraction.len() > MAX_DIGITS
+    {
         return None;
     }
     let mantissa = format!("{whole}{fraction}").parse().ok()?;
