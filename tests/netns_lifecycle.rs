@@ -4,17 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-use aya::Ebpf;
-use aya::programs::links::FdLink;
-use aya::programs::{Xdp, XdpMode};
-use lockgate_ebpf_common::names::STEER_PROGRAM;
 use lockgate_tests::clock::{Stopwatch, eventually};
+use lockgate_tests::lab::{foreign_program, foreign_veth, links, with_xdp};
 use lockgate_tests::netns::Netns;
 use lockgate_tests::process::Process;
 use lockgate_tests::require;
 use lockgate_tests::switch::{Switch, TopologyFile, run_command};
 use lockgate_tests::traffic::{Load, Transfer, wait_for_load};
-use nix::net::if_::if_nametoindex;
 use nix::sys::signal::Signal;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -42,8 +38,8 @@ impl Lab {
     fn new() -> Self {
         let lab =
             Self { host: Netns::new(), a: Netns::new(), b: Netns::new(), c: Netns::new(), d: Netns::new() };
-        foreign_veth(&lab.host, "near-a", &lab.a, "10.77.0.1/24");
-        foreign_veth(&lab.host, "near-b", &lab.b, "10.77.0.2/24");
+        foreign_veth(&lab.host, "near-a", "", &lab.a, "10.77.0.1/24");
+        foreign_veth(&lab.host, "near-b", "", &lab.b, "10.77.0.2/24");
         lab
     }
 
@@ -90,19 +86,6 @@ struct HostState {
     settings: [BTreeMap<String, String>; 2],
 }
 
-fn foreign_veth(host: &Netns, near: &str, container: &Netns, address: &str) {
-    host.ip(&format!("link add {near} type veth peer name eth0 netns {}", container.name()));
-    host.ip(&format!("link set {near} up"));
-    container.ip("link set eth0 up");
-    container.ip(&format!("addr add {address} dev eth0"));
-}
-
-fn links(netns: &Netns) -> BTreeMap<String, Value> {
-    let links: Value = serde_json::from_str(&netns.ip("-j -d link")).unwrap();
-    let links = links.as_array().unwrap().iter();
-    links.map(|link| (link["ifname"].as_str().unwrap().to_owned(), link.clone())).collect()
-}
-
 fn settings(netns: &Netns, interface: &str) -> BTreeMap<String, String> {
     netns.inside(|| {
         let mut settings = BTreeMap::new();
@@ -117,11 +100,6 @@ fn settings(netns: &Netns, interface: &str) -> BTreeMap<String, String> {
         }
         settings
     })
-}
-
-/// Interfaces of `netns` that have an XDP program.
-fn with_xdp(netns: &Netns) -> Vec<String> {
-    links(netns).into_iter().filter(|(_, link)| !link["xdp"].is_null()).map(|(name, _)| name).collect()
 }
 
 #[test]
@@ -311,7 +289,7 @@ fn a_missing_interface_joins_when_it_appears() {
     }
     let _alone = ALONE.lock();
     let (host, a, b) = (Netns::new(), Netns::new(), Netns::new());
-    foreign_veth(&host, "near-a", &a, "10.77.0.1/24");
+    foreign_veth(&host, "near-a", "", &a, "10.77.0.1/24");
     let file = TopologyFile::new(
         "port_groups: { lan: {} }\nports:\n  a: { group: lan, netdev: near-a }\n  b: { group: lan, netdev: near-b }\n",
     );
@@ -321,7 +299,7 @@ fn a_missing_interface_joins_when_it_appears() {
     assert_eq!(port.state, "waiting");
     assert!(port.reason.is_some_and(|reason| reason.contains("does not exist")));
 
-    foreign_veth(&host, "near-b", &b, "10.77.0.2/24");
+    foreign_veth(&host, "near-b", "", &b, "10.77.0.2/24");
     let watch = Stopwatch::start();
     eventually("the port to join", JOIN, || (switch.port("b").state == "up").then_some(()));
     println!("joined after {:?}", watch.elapsed());
@@ -335,16 +313,4 @@ fn run_to_its_end(host: &Netns, file: &TopologyFile) -> (Option<i32>, String) {
     let mut process = Process::spawn(run_command(host, &file.path()));
     let status = process.wait(Duration::from_secs(5));
     (status.code(), process.output())
-}
-
-/// An XDP program on `interface` that passes every frame, and stays as long as the link that is returned: the switch's
-/// own object in other hands, without a socket to send frames to.
-fn foreign_program(netns: &Netns, interface: &str) -> FdLink {
-    netns.inside(|| {
-        let mut ebpf = Ebpf::load(aya::include_bytes_aligned!("../ebpf/object/lockgate.bpf.o")).unwrap();
-        let program: &mut Xdp = ebpf.program_mut(STEER_PROGRAM).unwrap().try_into().unwrap();
-        program.load().unwrap();
-        let id = program.attach_to_if_index(if_nametoindex(interface).unwrap(), XdpMode::Driver).unwrap();
-        program.take_link(id).unwrap().try_into().expect("the link is a file descriptor")
-    })
 }

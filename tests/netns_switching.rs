@@ -1,17 +1,16 @@
 //! Who receives what, with raw frames between namespaces through the daemon.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_tests::clock::eventually;
-use lockgate_tests::frames::{SHORTEST, ethernet, station, tagged};
+use lockgate_tests::frames::{ethernet, station, tagged};
+use lockgate_tests::lab::{ARRIVAL, RawLab, SILENCE, broadcast, foreign_veth, tag_on_the_way_out, unicast};
 use lockgate_tests::netns::Netns;
-use lockgate_tests::packet_socket::{PacketSocket, TEST_ETHERTYPE, is_from, is_test_frame};
-use lockgate_tests::process::{run, temporary_path};
+use lockgate_tests::packet_socket::{TEST_ETHERTYPE, is_from, is_test_frame};
 use lockgate_tests::require;
 use lockgate_tests::switch::Switch;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -19,64 +18,6 @@ use parking_lot::Mutex;
 
 /// The tests share two cores: one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// What has not arrived after this long will not.
-const SILENCE: Duration = Duration::from_millis(200);
-/// Longest wait for what must arrive.
-const ARRIVAL: Duration = Duration::from_secs(2);
-
-/// A port with one station behind it, and a raw socket there.
-struct Far<'a> {
-    name: &'static str,
-    netns: &'a Netns,
-    socket: PacketSocket,
-}
-
-/// One veth port per name and group, station 1 behind the first, 2 behind the second and so on. No stack sends anything.
-struct Lab {
-    host: Netns,
-    far: Vec<(&'static str, &'static str, Netns)>,
-}
-
-impl Lab {
-    fn new(ports: &[(&'static str, &'static str)]) -> Self {
-        let far = ports.iter().map(|(name, group)| (*name, *group, Netns::new().without_ipv6())).collect();
-        Self { host: Netns::new().without_ipv6(), far }
-    }
-
-    fn start(&self, groups: &str) -> (Switch<'_>, Vec<Far<'_>>) {
-        let mut ports = String::new();
-        for ((name, group, netns), number) in self.far.iter().zip(1..) {
-            let (netns, mac) = (netns.name(), station(number));
-            ports += &format!(
-                "  {name}: {{ group: {group}, veth: {{ netns: {netns}, interface: eth0, mac: \"{mac}\" }} }}\n"
-            );
-        }
-        let switch = Switch::start(&self.host, &format!("port_groups:\n{groups}\nports:\n{ports}"));
-        let far = self.far.iter();
-        (
-            switch,
-            far.map(|(name, _, netns)| Far { name, netns, socket: PacketSocket::bind(netns, "eth0") })
-                .collect(),
-        )
-    }
-}
-
-impl Far<'_> {
-    /// The tests' frames that arrived here.
-    fn received(&self) -> Vec<Vec<u8>> {
-        self.socket.receive_all(SILENCE, is_test_frame)
-    }
-}
-
-/// A broadcast from `from` that says which one it is.
-fn broadcast(from: u8, number: u8) -> Vec<u8> {
-    ethernet(MacAddr::BROADCAST, station(from), TEST_ETHERTYPE, &[number; SHORTEST - 14])
-}
-
-fn unicast(from: u8, to: MacAddr) -> Vec<u8> {
-    ethernet(to, station(from), TEST_ETHERTYPE, &[0x5a; SHORTEST - 14])
-}
 
 /// How a VLAN travels on a port, or that the port does not carry it.
 #[derive(Clone, Copy)]
@@ -94,7 +35,7 @@ fn frames_enter_and_leave_vlans_as_the_table_says() {
     let _alone = ALONE.lock();
     let ports = ["access10", "access20", "native", "strict", "plain", "plain2"];
     let groups = ["ten", "twenty", "native", "strict", "plain", "plain"];
-    let lab = Lab::new(&ports.into_iter().zip(groups).collect::<Vec<_>>());
+    let lab = RawLab::new(&ports.into_iter().zip(groups).collect::<Vec<_>>());
     let (switch, far) = lab.start(
         "  ten: { vlan: 10 }\n  twenty: { vlan: 20 }\n  native: { trunk: [10, 20], native: 10 }\n  \
          strict: { trunk: [10, 20] }\n  plain: {}",
@@ -163,8 +104,12 @@ fn a_second_tag_is_payload_and_opens_no_other_vlan() {
         return;
     }
     let _alone = ALONE.lock();
-    let lab =
-        Lab::new(&[("native", "native"), ("strict", "strict"), ("access10", "ten"), ("access20", "twenty")]);
+    let lab = RawLab::new(&[
+        ("native", "native"),
+        ("strict", "strict"),
+        ("access10", "ten"),
+        ("access20", "twenty"),
+    ]);
     let (switch, far) = lab.start(
         "  native: { trunk: [10, 20], native: 10 }\n  strict: { trunk: [10, 20] }\n  ten: { vlan: 10 }\n  twenty: { vlan: 20 }",
     );
@@ -195,7 +140,7 @@ fn a_tag_that_a_container_s_kernel_keeps_beside_the_frame_is_not_lost() {
         return;
     }
     let _alone = ALONE.lock();
-    let lab = Lab::new(&[("trunk", "trunk"), ("access1", "one"), ("access100", "hundred")]);
+    let lab = RawLab::new(&[("trunk", "trunk"), ("access1", "one"), ("access100", "hundred")]);
     let (_switch, far) =
         lab.start("  trunk: { trunk: [100], native: 1 }\n  one: { vlan: 1 }\n  hundred: { vlan: 100 }");
     let [trunk, access1, access100] = &far[..] else { panic!("three ports") };
@@ -212,7 +157,7 @@ fn isolated_ports_reach_the_gateway_and_not_each_other() {
         return;
     }
     let _alone = ALONE.lock();
-    let lab = Lab::new(&[("tenant1", "tenants"), ("tenant2", "tenants"), ("gateway", "gateway")]);
+    let lab = RawLab::new(&[("tenant1", "tenants"), ("tenant2", "tenants"), ("gateway", "gateway")]);
     let (switch, far) = lab.start("  tenants: { vlan: 10, isolated: true }\n  gateway: { vlan: 10 }");
     let [tenant1, tenant2, gateway] = &far[..] else { panic!("three ports") };
 
@@ -237,7 +182,7 @@ fn no_frame_comes_back_to_its_port_of_origin() {
     let _alone = ALONE.lock();
     // With learning too: then unknown addresses are flooded.
     for group in ["lan: {}", "lan: { learn: true }"] {
-        let lab = Lab::new(&[("a", "lan"), ("b", "lan")]);
+        let lab = RawLab::new(&[("a", "lan"), ("b", "lan")]);
         let (_switch, far) = lab.start(&format!("  {group}"));
         let [a, b] = &far[..] else { panic!("two ports") };
         let (unknown, multicast) = (station(77), MacAddr([0x01, 0, 0x5e, 0, 0, 0xfb]));
@@ -284,7 +229,7 @@ fn a_forged_source_is_refused_and_counted() {
         return;
     }
     let _alone = ALONE.lock();
-    let lab = Lab::new(&[("a", "lan"), ("b", "lan")]);
+    let lab = RawLab::new(&[("a", "lan"), ("b", "lan")]);
     let (switch, far) = lab.start("  lan: {}");
     let [a, b] = &far[..] else { panic!("two ports") };
     a.socket.send(&ethernet(station(2), station(9), TEST_ETHERTYPE, &[0; 46]));
@@ -305,7 +250,7 @@ fn unknown_destinations_are_not_leaked_to_ports_with_known_addresses() {
         return;
     }
     let _alone = ALONE.lock();
-    let lab = Lab::new(&[("a", "lan"), ("b", "lan"), ("learning", "lab")]);
+    let lab = RawLab::new(&[("a", "lan"), ("b", "lan"), ("learning", "lab")]);
     let (switch, far) = lab.start("  lan: { vlan: 10 }\n  lab: { vlan: 10, learn: 4 }");
     let [a, b, learning] = &far[..] else { panic!("three ports") };
     a.socket.send(&unicast(1, station(77)));
@@ -313,7 +258,7 @@ fn unknown_destinations_are_not_leaked_to_ports_with_known_addresses() {
     assert!(b.received().is_empty());
     drop(switch);
 
-    let lab = Lab::new(&[("a", "lan"), ("b", "lan")]);
+    let lab = RawLab::new(&[("a", "lan"), ("b", "lan")]);
     let (switch, far) = lab.start("  lan: { vlan: 10 }");
     far[0].socket.send(&unicast(1, station(77)));
     assert!(far[1].received().is_empty());
@@ -326,7 +271,7 @@ fn link_local_control_frames_stay_and_other_groups_are_flooded() {
         return;
     }
     let _alone = ALONE.lock();
-    let lab = Lab::new(&[("a", "lan"), ("b", "lan")]);
+    let lab = RawLab::new(&[("a", "lan"), ("b", "lan")]);
     let (switch, far) = lab.start("  lan: {}");
     let [a, b] = &far[..] else { panic!("two ports") };
     for last in 0..=0x0f {
@@ -350,14 +295,8 @@ fn every_queue_of_a_foreign_veth_is_served() {
     let (host, a, b) =
         (Netns::new().without_ipv6(), Netns::new().without_ipv6(), Netns::new().without_ipv6());
     let queues = "numrxqueues 4 numtxqueues 4";
-    for (netns, near, address) in [(&a, "near-a", "10.77.0.1"), (&b, "near-b", "10.77.0.2")] {
-        host.ip(&format!(
-            "link add {near} {queues} type veth peer name eth0 {queues} netns {}",
-            netns.name()
-        ));
-        host.ip(&format!("link set {near} up"));
-        netns.ip("link set eth0 up");
-        netns.ip(&format!("addr add {address}/24 dev eth0"));
+    for (netns, near, address) in [(&a, "near-a", "10.77.0.1/24"), (&b, "near-b", "10.77.0.2/24")] {
+        foreign_veth(&host, near, queues, netns, address);
     }
     let switch = Switch::start(
         &host,
@@ -387,24 +326,4 @@ fn every_queue_of_a_foreign_veth_is_served() {
     let queues: BTreeSet<&str> = page.lines().filter(|line| series(line)).collect();
     assert_eq!(queues.len(), 4, "a socket for each queue");
     switch.assert_sound();
-}
-
-/// A program on the way out of `netns` that gives every frame a tag, in the kernel's data about the frame, as a VLAN
-/// interface does. It stays as long as the namespace.
-fn tag_on_the_way_out(netns: &Netns, vlan: u16) {
-    let tpid = 0x8100u16.to_be();
-    let source = format!(
-        "static long (*vlan_push)(void *, unsigned short, unsigned short) = (void *)18;\n\
-         __attribute__((section(\"tagger\"))) int tag(void *skb) {{ vlan_push(skb, {tpid}, {vlan}); return 0; }}\n\
-         __attribute__((section(\"license\"))) char gpl[] = \"GPL\";\n"
-    );
-    let (file, object) = (temporary_path("tagger.c"), temporary_path("tagger.o"));
-    fs::write(&file, source).expect("the directory for temporary files can be written");
-    let mut compile = Command::new("clang");
-    compile.args(["-target", "bpf", "-O2", "-c", "-o"]).arg(&object).arg(&file);
-    run(compile);
-    netns.run("tc qdisc add dev eth0 clsact");
-    netns
-        .run(&format!("tc filter add dev eth0 egress bpf direct-action obj {} sec tagger", object.display()));
-    _ = (fs::remove_file(&file), fs::remove_file(&object));
 }

@@ -7,6 +7,7 @@ pub mod fuzz;
 pub mod guest;
 pub mod http;
 pub mod internet_checksum;
+pub mod lab;
 pub mod model;
 pub mod mutation;
 pub mod netns;
