@@ -34,7 +34,8 @@ pub struct Far<'a> {
     pub socket: PacketSocket,
 }
 
-/// One veth port per name and group, station 1 behind the first, 2 behind the second and so on. No stack sends anything.
+/// One port per name and group, a tap where the name says so and a veth else; station 1 behind the first, 2 behind the
+/// second and so on. No stack sends anything.
 pub struct RawLab {
     /// Where the switch runs.
     pub host: Netns,
@@ -54,8 +55,9 @@ impl RawLab {
         let mut ports = String::new();
         for ((name, group, netns), number) in self.far.iter().zip(1..) {
             let (netns, mac) = (netns.name(), station(number));
+            let kind = if name.starts_with("tap") { "tap" } else { "veth" };
             ports += &format!(
-                "  {name}: {{ group: {group}, veth: {{ netns: {netns}, interface: eth0, mac: \"{mac}\" }} }}\n"
+                "  {name}: {{ group: {group}, {kind}: {{ netns: {netns}, interface: eth0, mac: \"{mac}\" }} }}\n"
             );
         }
         let switch = Switch::start(&self.host, &format!("port_groups:\n{groups}\nports:\n{ports}"));
