@@ -6,8 +6,7 @@
 )]
 
 use std::{
-    io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
     process::Command,
     thread::sleep,
     time::Duration,
@@ -23,6 +22,7 @@ use lockgate_ebpf_common::{
     steer::SteerCounter,
 };
 use lockgate_tests::require;
+use lockgate_tests::xsk_socket::{XskSocket, bind, raw_socket};
 use nix::{net::if_::if_nametoindex, sched::CloneFlags};
 
 const XDP_DROP: u32 = 1;
@@ -195,7 +195,7 @@ impl Steer {
 
     fn set_socket(&mut self, queue: u32, socket: &XskSocket) {
         let mut sockets: XskMap<&mut MapData> = self.ebpf.map_mut(XSK_MAP).unwrap().try_into().unwrap();
-        sockets.set(queue, socket.fd.as_raw_fd(), 0).unwrap();
+        sockets.set(queue, socket.as_raw_fd(), 0).unwrap();
     }
 
     fn counter_map(&self) -> PerCpuArray<&MapData, u64> {
@@ -306,86 +306,6 @@ fn ipv6_neighbour_solicitation() -> Vec<u8> {
     ethernet(group, 0x86dd, &[&ip, &address(1), &address(2), &icmp, &address(2)])
 }
 
-/// An AF_XDP socket with an empty fill ring: it can be a target, and drops whatever it is offered.
-struct XskSocket {
-    fd: OwnedFd,
-    /// The kernel writes here as long as the socket lives, so it is declared, and thus dropped, after it.
-    _umem: Box<Umem>,
-}
-
-#[repr(align(4096))]
-struct Umem([u8; Self::CHUNK * Self::CHUNKS]);
-
-impl Umem {
-    const CHUNK: usize = 4096;
-    const CHUNKS: usize = 4;
-}
-
-impl XskSocket {
-    fn bind(interface: &str, queue: u32) -> Self {
-        let umem = Box::new(Umem([0; _]));
-        let socket = Self { fd: raw_socket(libc::AF_XDP, 0), _umem: umem };
-        socket.set_option(
-            libc::XDP_UMEM_REG,
-            &libc::xdp_umem_reg {
-                addr: socket._umem.0.as_ptr() as u64,
-                len: size_of::<Umem>() as u64,
-                chunk_size: Umem::CHUNK as u32,
-                headroom: 0,
-                flags: 0,
-                tx_metadata_len: 0,
-            },
-        );
-        for ring in [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_RX_RING] {
-            socket.set_option(ring, &(Umem::CHUNKS as u32));
-        }
-        bind(
-            &socket.fd,
-            &libc::sockaddr_xdp {
-                sxdp_family: libc::AF_XDP as u16,
-                sxdp_flags: libc::XDP_COPY,
-                sxdp_ifindex: if_nametoindex(interface).unwrap(),
-                sxdp_queue_id: queue,
-                sxdp_shared_umem_fd: 0,
-            },
-        );
-        socket
-    }
-
-    fn set_option<T>(&self, option: i32, value: &T) {
-        // SAFETY: the kernel reads `size_of::<T>()` bytes, which `value` has.
-        let result = unsafe {
-            libc::setsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_XDP,
-                option,
-                (&raw const *value).cast(),
-                size_of::<T>() as u32,
-            )
-        };
-        assert_eq!(result, 0, "setsockopt {option}: {}", io::Error::last_os_error());
-    }
-
-    /// Frames the socket was offered and could not take.
-    fn dropped(&self) -> u64 {
-        // SAFETY: a structure of integers may be zero.
-        let mut statistics: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        let mut length = size_of_val(&statistics) as u32;
-        // SAFETY: the kernel writes at most `length` bytes.
-        let result = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_XDP,
-                libc::XDP_STATISTICS,
-                (&raw mut statistics).cast(),
-                &raw mut length,
-            )
-        };
-        assert_eq!(result, 0, "XDP_STATISTICS: {}", io::Error::last_os_error());
-        statistics.rx_dropped
-    }
-}
-
 /// A pair with four queues and MTU 9000 that does not speak by itself.
 struct Veth {
     port: u32,
@@ -418,21 +338,6 @@ impl Veth {
     fn send(&self, frame: &[u8]) {
         assert_eq!(nix::unistd::write(&self.peer, frame).unwrap(), frame.len());
     }
-}
-
-fn raw_socket(family: i32, protocol: i32) -> OwnedFd {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::socket(family, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
-    assert!(fd >= 0, "socket: {}", io::Error::last_os_error());
-    // SAFETY: the descriptor is new and nobody else's.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
-
-fn bind<T>(socket: &OwnedFd, address: &T) {
-    // SAFETY: the kernel reads `size_of::<T>()` bytes, which `address` has.
-    let result =
-        unsafe { libc::bind(socket.as_raw_fd(), (&raw const *address).cast(), size_of::<T>() as u32) };
-    assert_eq!(result, 0, "bind: {}", io::Error::last_os_error());
 }
 
 fn ip(arguments: &str) {

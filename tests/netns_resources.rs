@@ -6,9 +6,9 @@ use std::time::Duration;
 use lockgate_tests::clock::Stopwatch;
 use lockgate_tests::frames::station;
 use lockgate_tests::netns::Netns;
+use lockgate_tests::process::processor_seconds;
 use lockgate_tests::require;
 use lockgate_tests::switch::Switch;
-use nix::unistd::{SysconfVar, sysconf};
 use parking_lot::Mutex;
 
 /// The tests share two cores: one at a time.
@@ -45,19 +45,6 @@ fn an_idle_switch_uses_less_than_one_percent_of_a_core() {
     println!("idle with {PORTS} ports: {:.2} % of a core, {wake_ups:.1} wake-ups a second", share * 100.0);
     assert!(share < MOST_OF_A_CORE, "{:.2} % of a core", share * 100.0);
     assert!(wake_ups < MOST_WAKE_UPS_PER_PORT, "{wake_ups:.1} wake-ups a second");
-}
-
-/// Processor time of a process, user and kernel.
-fn processor_seconds(pid: u32) -> f64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
-    // The name before it may hold spaces; what follows starts with the third field.
-    let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
-    let ticks: f64 =
-        fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number")).sum();
-    let per_second = sysconf(SysconfVar::CLK_TCK).expect("the system has a clock").expect("and it ticks");
-    #[expect(clippy::cast_precision_loss, reason = "a hundred")]
-    let per_second = per_second as f64;
-    ticks / per_second
 }
 
 /// How often threads of a process went to sleep. Every system call that waits is one; an idle process makes few others.

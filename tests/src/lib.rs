@@ -20,3 +20,5 @@ pub mod rig;
 pub mod sim;
 pub mod switch;
 pub mod traffic;
+pub mod tun;
+pub mod xsk_socket;

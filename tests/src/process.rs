@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 use crate::clock::eventually;
 
@@ -104,4 +104,20 @@ pub fn temporary_path(what: &str) -> PathBuf {
 pub fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("{NAME_PREFIX}{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Processor time of a process, user and kernel, in seconds.
+///
+/// # Panics
+/// If it does not run.
+pub fn processor_seconds(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process runs");
+    // The name before it may hold spaces; what follows starts with the third field.
+    let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
+    let ticks: f64 =
+        fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number")).sum();
+    let per_second = sysconf(SysconfVar::CLK_TCK).expect("the system has a clock").expect("and it ticks");
+    #[expect(clippy::cast_precision_loss, reason = "a hundred")]
+    let per_second = per_second as f64;
+    ticks / per_second
 }

@@ -96,7 +96,13 @@ impl<'a> Switch<'a> {
     /// Starts a switch with this file and waits until it answers; its ports may still wait.
     #[track_caller]
     pub fn start_file(host: &'a Netns, file: &TopologyFile) -> Self {
-        let process = Process::spawn(run_command(host, &file.path()));
+        Self::start_command(host, file, run_command(host, &file.path()))
+    }
+
+    /// As [`Self::start_file`], by a command that runs the switch with this file in its own way.
+    #[track_caller]
+    pub fn start_command(host: &'a Netns, file: &TopologyFile, command: Command) -> Self {
+        let process = Process::spawn(command);
         let mut switch = Self { host, process, socket: file.socket(), _file: None };
         eventually("the switch to answer", START_LIMIT, || {
             let ended = switch.process.ended();

@@ -19,6 +19,7 @@ use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use nix::sys::resource::{Resource, getrlimit};
 use xsk_rs::config::{BindFlags, Interface, LibxdpFlags, QueueSize, SocketConfig, UmemConfig};
 use xsk_rs::socket::{RxQueue, Socket, TxQueue};
 use xsk_rs::umem::frame::FrameDesc;
@@ -85,6 +86,17 @@ pub enum OpenQueueError {
         #[source]
         source: io::Error,
     },
+    /// The process may not lock as much memory.
+    #[error(
+        "cannot register {kib} KiB of packet memory: the process may lock {limit_kib} KiB (RLIMIT_MEMLOCK); raise the \
+         limit to as much for each queue, or give it CAP_IPC_LOCK"
+    )]
+    LockedMemory {
+        /// Size of the UMEM.
+        kib: u32,
+        /// The limit.
+        limit_kib: u64,
+    },
     /// The socket could not be bound.
     #[error("cannot bind an AF_XDP socket")]
     Bind(#[source] io::Error),
@@ -119,9 +131,8 @@ impl XskQueue {
             .comp_queue_size(ring(chunks.tx)?)
             .build()
             .map_err(|_| invalid("UMEM layout"))?;
-        let (umem, mut rx_chunks) = Umem::new(umem_config, total, false).map_err(|error| {
-            OpenQueueError::Umem { kib: total.get() * CHUNK / 1024, source: os_error(&error) }
-        })?;
+        let (umem, mut rx_chunks) = Umem::new(umem_config, total, false)
+            .map_err(|error| umem_error(total.get() * CHUNK / 1024, os_error(&error)))?;
         let socket_config = SocketConfig::builder()
             .rx_queue_size(ring(chunks.rx)?)
             // Twice the chunks: kernels before 6.17 complete a frame before they give its place in this ring back.
@@ -284,6 +295,16 @@ impl XskQueue {
     /// Frames in the transmit ring that the kernel has not taken.
     fn waiting(&mut self) -> u32 {
         self.tx_ring - self.tx.nb_free_exact()
+    }
+}
+
+/// The kernel answers `ENOBUFS` if the process would lock more memory than it may (`xdp_umem_account_pages`).
+fn umem_error(kib: u32, source: io::Error) -> OpenQueueError {
+    match getrlimit(Resource::RLIMIT_MEMLOCK) {
+        Ok((limit, _)) if source.raw_os_error() == Some(libc::ENOBUFS) => {
+            OpenQueueError::LockedMemory { kib, limit_kib: limit / 1024 }
+        }
+        _ => OpenQueueError::Umem { kib, source },
     }
 }
 
