@@ -124,6 +124,15 @@ impl AfXdpDevice {
             let socket = open_queue(config, queue)?;
             queues.push(Queue { socket, partial: Partial::None });
         }
+        let longest_bytes = queues.first().map_or(usize::MAX, |queue: &Queue| queue.socket.longest_frame());
+        if longest_bytes != usize::MAX {
+            tracing::warn!(
+                interface = config.interface,
+                mtu_bytes = config.mtu,
+                longest_bytes,
+                "this kernel has no AF_XDP multi-buffer (Linux 6.6 has): longer frames are dropped by it, and counted"
+            );
+        }
         let steer = |source| AfXdpError::Steer { interface: config.interface.clone(), source };
         let mut program = SteerProgram::attach(config.ifindex).map_err(steer)?;
         for (id, queue) in (0..).zip(&queues) {
