@@ -170,6 +170,54 @@ impl Rig {
         })
     }
 
+    /// Stops the switch and adds up the workers' totals; `left` frames were seen to leave.
+    ///
+    /// # Panics
+    /// If they do not add up, or a buffer did not come home.
+    pub fn stop_and_add_up(&mut self, now: Instant, left: u64) {
+        assert_eq!(self.drain(now), 0, "buffers that did not come home");
+        let [received, copied, replaced, sent, dropped, handed_over, taken_over] = [
+            self.flow(|flow| flow.received.total()),
+            self.flow(|flow| flow.copied.total()),
+            self.flow(|flow| flow.replaced.total()),
+            self.flow(|flow| flow.sent.total()),
+            self.flow(|flow| flow.dropped.total()),
+            self.flow(|flow| flow.handed_over.total()),
+            self.flow(|flow| flow.taken_over.total()),
+        ];
+        assert_eq!(received + copied, replaced + sent + dropped, "in = out + drops");
+        assert_eq!(handed_over, taken_over, "what one worker hands over another takes");
+        assert_eq!(sent, left, "sent frames come out");
+    }
+
+    /// Adds up the counters of the ports. They count frames of the wire, so this holds only if no super-frame came in.
+    ///
+    /// # Panics
+    /// If they do not agree with the workers' totals.
+    pub fn add_up_ports(&self) {
+        let ports: Vec<PortId> = ids(&self.state).collect();
+        let sum = |value: &dyn Fn(PortId) -> u64| ports.iter().map(|port| value(*port)).sum::<u64>();
+        let [received, copied, copies_failed, sent, dropped] = [
+            self.flow(|flow| flow.received.total()),
+            self.flow(|flow| flow.copied.total()),
+            self.flow(|flow| flow.copies_failed.total()),
+            self.flow(|flow| flow.sent.total()),
+            self.flow(|flow| flow.dropped.total()),
+        ];
+        let [entered, refused] = [
+            sum(&|port| self.passed(port, Direction::Ingress)),
+            sum(&|port| self.all_drops(port, Direction::Ingress)),
+        ];
+        let [delivered, lost] = [
+            sum(&|port| self.passed(port, Direction::Egress)),
+            sum(&|port| self.all_drops(port, Direction::Egress)),
+        ];
+        assert_eq!(entered + refused, received, "every frame counts once at the port it came in by");
+        assert_eq!(delivered + lost, entered + copied + copies_failed, "and once at each port it was for");
+        assert_eq!(delivered, sent);
+        assert_eq!(refused + lost, dropped + copies_failed);
+    }
+
     fn engine_of(&mut self, port: PortId) -> &mut Engine {
         &mut self.engines[self.state.port(port).worker.index()]
     }

@@ -48,7 +48,7 @@ fn run(arguments: &[String]) -> Result<u64, Box<dyn std::error::Error>> {
         socket::socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), None::<SockProtocol>)?;
     bypass_queueing_discipline(&socket)?;
     let frames: Vec<Vec<u8>> = (0..flows.max(1))
-        .map(|flow| lockgate_benches::udp_frame(destination, source, flow, length))
+        .map(|flow| lockgate_benches::frames::udp(destination, source, flow, length))
         .collect();
 
     let until = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC)?;

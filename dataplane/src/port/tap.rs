@@ -7,7 +7,7 @@
 //! counters, so [`Device::rx_batch`] reads until nothing is left and waiting happens in our queues.
 
 mod open;
-mod vnet;
+pub mod vnet;
 
 use std::collections::VecDeque;
 use std::fs::File;
