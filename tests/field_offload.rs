@@ -8,6 +8,7 @@ use lockgate_control::api::types;
 use lockgate_dataplane::frame::checksum;
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_dataplane::frame::offload::Checksum;
+use lockgate_tests::clock::eventually;
 use lockgate_tests::frames::{FULL, JUMBO, SHORTEST, ethernet, station, tagged};
 use lockgate_tests::lab::{ARRIVAL, Far, RawLab, SILENCE, broadcast, foreign_veth};
 use lockgate_tests::netns::Netns;
@@ -157,6 +158,52 @@ fn a_super_frame_reaches_a_veth_as_frames_of_its_mtu() {
         assert_eq!(b.refused_packets(), 0);
         switch.assert_sound();
     }
+}
+
+/// A device without native XDP leaves its senders' offloads on and hands over their super-frames without a note of it.
+#[test]
+fn super_frames_pass_a_device_without_native_xdp() {
+    if !require::root("netns") {
+        return;
+    }
+    let _alone = ALONE.lock();
+    let lab = Containers::new();
+    lab.host.ip("link add macvlan-a link near-a type macvlan mode passthru");
+    lab.host.ip("link set macvlan-a up");
+    let switch = Switch::start(
+        &lab.host,
+        "port_groups: { lan: {} }\nports:\n  a: { group: lan, netdev: macvlan-a, steering: xdp, learn: 10 }\n  \
+         b: { group: lan, netdev: near-b, steering: xdp }\n",
+    );
+    assert_eq!(switch.port("a").xdp_mode.as_deref(), Some("generic"));
+    let before = switch.dropped("b", "egress", "mtu_exceeded");
+    for (from, to, addresses) in
+        [(&lab.a, &lab.b, ["10.77.0.2", "fd77::2"]), (&lab.b, &lab.a, ["10.77.0.1", "fd77::1"])]
+    {
+        for address in addresses {
+            let capture = PacketSocket::bind(to, "eth0");
+            let report = Transfer::start(from, to, address.parse().unwrap(), Load::Tcp, 1).finish();
+            // Far more than single segments after timeouts would carry.
+            assert!(report.received_bytes > 20_000_000, "to {address}: {report:?}");
+            let frames = capture.receive_all(Duration::from_millis(1), |frame| frame.len() > 100);
+            let longest = frames.iter().map(Vec::len).max().unwrap();
+            assert!(longest <= FULL, "to {address}: {longest} bytes at an MTU of 1500");
+        }
+    }
+    assert_eq!(switch.dropped("b", "egress", "mtu_exceeded"), before, "every super-frame was cut up");
+    assert!(switch.metric("lockgate_device_super_frames_segmented_total") > 100.0, "there were some");
+    assert_eq!([&lab.a, &lab.b].map(Netns::refused_packets), [0, 0]);
+
+    // Where an application's datagrams were to be cut is lost: they are counted.
+    lab.a.inside(|| {
+        let sender = UdpSocket::bind("10.77.0.1:0").unwrap();
+        nix::sys::socket::setsockopt(&sender, nix::sys::socket::sockopt::UdpGsoSegment, &1000).unwrap();
+        sender.send_to(&[0; 8000], "10.77.0.2:7777").unwrap();
+    });
+    eventually("the datagrams to be counted", ARRIVAL, || {
+        (switch.dropped("b", "egress", "mtu_exceeded") == before + 1).then_some(())
+    });
+    switch.assert_sound();
 }
 
 #[test]

@@ -1,16 +1,27 @@
 //! Faults of other switches' forwarding, tried on ours: where addresses were, tags of every kind, frames that are hardly
 //! frames, a flood of addresses.
 
+use std::time::Duration;
+
 use lockgate_control::{compile, config};
 use lockgate_dataplane::buffer::PoolSize;
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_dataplane::id::{Direction, PortId};
 use lockgate_dataplane::time::{Instant, Nanos};
 use lockgate_dataplane::verdict::DropReason;
+use lockgate_tests::clock::{Stopwatch, eventually};
 use lockgate_tests::frames::{self, SHORTEST, ethernet, priority_tagged, qinq, station, tagged};
 use lockgate_tests::lab::RawLab;
+use lockgate_tests::netns::Netns;
+use lockgate_tests::packet_socket::PacketSocket;
 use lockgate_tests::require;
 use lockgate_tests::rig::{Rig, ids};
+use lockgate_tests::switch::Switch;
+use lockgate_tests::traffic::{Load, Transfer};
+use parking_lot::Mutex;
+
+/// The tests share two cores: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const A: PortId = PortId(0);
 const B: PortId = PortId(1);
@@ -245,6 +256,7 @@ fn malformed_and_tiny_frames_harm_no_port_of_any_kind() {
     if !require::root("netns") {
         return;
     }
+    let _alone = ALONE.lock();
     let lab = RawLab::new(&[("veth", "lan"), ("tap", "lan"), ("trunk", "trunk")]);
     let (switch, far) = lab.start("  lan: { vlan: 10 }\n  trunk: { trunk: [10-20] }");
     for (number, port) in (1..).zip(&far) {
@@ -303,4 +315,153 @@ fn a_flood_of_addresses_is_bounded_and_forgotten() {
     assert_eq!(receivers(&mut rig, now, attacker, udp(1, 77)), [0], "learned again");
     assert_eq!(receivers(&mut rig, now, A, udp(77, 1)), [2]);
     assert_eq!(rig.drain(now), 0);
+}
+
+/// A bridge joins two of its ports, and one broadcast of its own goes round for ever: what else the switch does goes on,
+/// and it is over when the loop is cut.
+#[test]
+fn a_storm_leaves_the_switch_answering_and_ends_with_its_loop() {
+    if !require::root("netns") {
+        return;
+    }
+    let _alone = ALONE.lock();
+    let lab = Looped::new();
+    let switch = lab.start();
+    assert_eq!(lab.a.ping("10.77.0.2".parse().unwrap(), 2, 56).len(), 2);
+    let received = || switch.metric("lockgate_flow_received_frames_total");
+    lab.broadcast();
+    let before = received();
+    std::thread::sleep(Duration::from_secs(1));
+    let frames = received() - before;
+    println!("{frames} frames in a second of the storm");
+    assert!(frames > 1.0, "there is a storm, or the loop is not one");
+    for _ in 0..5 {
+        let watch = Stopwatch::start();
+        switch.metrics();
+        assert!(watch.elapsed() < Duration::from_secs(1), "a scrape took {:?}", watch.elapsed());
+    }
+    let load = Load::Udp { bits_per_second: 10_000_000 };
+    let report = Transfer::start(&lab.a, &lab.b, "10.77.0.2".parse().unwrap(), load, 2).finish();
+    assert!(report.received_bytes > 10_000_000 / 8, "half of what was offered: {report:?}");
+    lab.bridge.ip("link set l1 nomaster");
+    let watch = Stopwatch::start();
+    eventually("quiet", Duration::from_secs(2), || {
+        let before = received();
+        let replies = lab.a.ping("10.77.0.2".parse().unwrap(), 3, 56).len();
+        (replies == 3 && received() - before < 100.0).then_some(())
+    });
+    println!("quiet {:?} after the cut", watch.elapsed());
+    switch.assert_sound();
+}
+
+/// Two hosts and a third namespace that bridges its two ports.
+struct Looped {
+    host: Netns,
+    a: Netns,
+    b: Netns,
+    bridge: Netns,
+}
+
+impl Looped {
+    fn new() -> Self {
+        let lab = Self {
+            host: Netns::new().without_ipv6(),
+            a: Netns::new().without_ipv6(),
+            b: Netns::new().without_ipv6(),
+            bridge: Netns::new().without_ipv6(),
+        };
+        lab.bridge.ip("link add br0 type bridge");
+        lab.bridge.ip("link set br0 up");
+        lab
+    }
+
+    fn start(&self) -> Switch<'_> {
+        let port = |name: &str, netns: &Netns, interface: &str, rest: &str| {
+            format!(
+                "  {name}: {{ group: lan, veth: {{ netns: {}, interface: {interface}{rest} }} }}\n",
+                netns.name()
+            )
+        };
+        let mut ports = [
+            port("a", &self.a, "eth0", ", address: 10.77.0.1/24"),
+            port("b", &self.b, "eth0", ", address: 10.77.0.2/24"),
+        ]
+        .concat();
+        for name in ["l0", "l1"] {
+            let netns = self.bridge.name();
+            ports += &format!("  {name}: {{ group: loop, veth: {{ netns: {netns}, interface: {name} }} }}\n");
+        }
+        let switch = Switch::start(
+            &self.host,
+            &format!("port_groups: {{ lan: {{ vlan: 10 }}, loop: {{ vlan: 10 }} }}\nports:\n{ports}"),
+        );
+        for name in ["l0", "l1"] {
+            self.bridge.ip(&format!("link set {name} master br0"));
+        }
+        switch
+    }
+
+    /// One broadcast from the bridge's own address, which is that of one of its ports, so that the port may send it.
+    fn broadcast(&self) {
+        let text = self.bridge.run("cat /sys/class/net/br0/address");
+        let from: MacAddr = text.trim().parse().unwrap();
+        PacketSocket::bind(&self.bridge, "br0").send(&ethernet(MacAddr::BROADCAST, from, 0x88b5, &[0; 46]));
+    }
+}
+
+/// Two stations with one address, both speaking all the time: it is behind the one that spoke last, each move is
+/// counted, and nobody else loses a frame.
+#[test]
+fn an_address_on_two_ports_follows_who_spoke_last_and_disturbs_nobody() {
+    let learning = ("lan", ", learn: 10");
+    let pinned = |number| ["", ", mac: \"02:00:00:00:00:01\"", ", mac: \"02:00:00:00:00:02\""][number];
+    let mut rig =
+        rig("port_groups: { lan: {} }", &[("lan", pinned(1)), ("lan", pinned(2)), learning, learning]);
+    let (c, d) = (C, PortId(3));
+    let mut now = NOW;
+    for round in 0..1000 {
+        let (speaker, at) = if round % 2 == 0 { (c, 2) } else { (d, 3) };
+        rig.send(speaker, udp(2, 9));
+        rig.send(A, udp(2, 1));
+        now += Nanos::from_millis(1);
+        rig.settle(now);
+        assert_eq!(rig.take_all(B).len(), 2, "round {round}: both frames for b");
+        assert_eq!(receivers(&mut rig, now, A, udp(9, 1)), [at], "round {round}: behind who spoke last");
+    }
+    assert_eq!(receivers(&mut rig, now, c, udp(2, 9)), [1]);
+    assert_eq!(receivers(&mut rig, now, B, udp(9, 2)), [2], "a clean move takes one frame");
+    // A configured address never moves, however often somebody else claims it.
+    for _ in 0..100 {
+        rig.send(c, udp(1, 2));
+    }
+    rig.settle(now);
+    rig.take_all(A);
+    assert_eq!(receivers(&mut rig, now, A, udp(2, 1)), [1]);
+}
+
+/// A port sends from its own addresses and those that are listed for it, as a virtual router's. Everything else is
+/// refused, counted, and never moves anybody.
+#[test]
+fn listed_addresses_may_be_used_and_forged_ones_never_reach_anybody() {
+    let (own, router) = (station(1), MacAddr([0, 0, 0x5e, 0, 1, 0x0a]));
+    let mut rig = rig(
+        "port_groups: { lan: {} }",
+        &[
+            ("lan", ", mac: [\"02:00:00:00:00:01\", \"00:00:5e:00:01:0a\"]"),
+            ("lan", ", mac: \"02:00:00:00:00:02\""),
+            ("lan", ", mac: \"02:00:00:00:00:03\""),
+        ],
+    );
+    let to = |to: MacAddr, from: MacAddr| frames::ipv4_udp(to, from, 0, SHORTEST);
+    for from in [own, router] {
+        assert_eq!(receivers(&mut rig, NOW, A, to(station(2), from)), [1], "{from}");
+        assert_eq!(receivers(&mut rig, NOW, B, to(from, station(2))), [0], "and is reached there: {from}");
+        assert_eq!(receivers(&mut rig, NOW, A, frames::gratuitous_arp(from)), [1, 2]);
+    }
+    for from in [station(2), station(9), MacAddr([0, 0, 0x5e, 0, 1, 0x0b])] {
+        assert!(receivers(&mut rig, NOW, A, to(station(2), from)).is_empty(), "{from}");
+        assert!(receivers(&mut rig, NOW, A, frames::gratuitous_arp(from)).is_empty(), "{from}");
+    }
+    assert_eq!(rig.drops(A, Direction::Ingress, DropReason::ForgedSource), 6);
+    assert_eq!(receivers(&mut rig, NOW, C, to(station(2), station(3))), [1], "b's address is still b's");
 }

@@ -4,9 +4,14 @@
 use std::fs;
 use std::path::Path;
 
+use lockgate_control::api::types;
 use lockgate_control::config::diagnostic::Report;
 use lockgate_control::config::{self, Loaded};
 use lockgate_control::topology::Topology;
+use lockgate_tests::lab::links;
+use lockgate_tests::netns::Netns;
+use lockgate_tests::require;
+use lockgate_tests::switch::Switch;
 
 /// Keys that the examples use and nobody uses as a name.
 const KEYS: [&str; 30] = [
@@ -320,4 +325,58 @@ fn an_interface_name_is_taken_whole_or_refused() {
     // Two names that agree in their first 15 bytes are two mistakes, not one interface.
     let both = with("veth-frontend-12").replace("other", "veth-frontend-13");
     assert_eq!(refused(&both).len(), 2);
+}
+
+/// What a switch with this file says it is: ports, groups and limits, without what only counts.
+fn dump(switch: &Switch<'_>) -> Vec<String> {
+    let ports = switch.ports().into_iter().map(|port| {
+        let types::Port { name, group, kind, state, interface, driver, vlan, mtu_bytes, .. } = port;
+        format!("{name} {group} {kind} {state} {interface:?} {driver:?} {vlan} {mtu_bytes:?}")
+    });
+    let groups = switch
+        .show::<Vec<types::Group>>("groups")
+        .into_iter()
+        .map(|group| format!("{} {} {} {}", group.name, group.vlan, group.isolated, group.ports));
+    let shapers = switch.show::<Vec<types::Shaper>>("shapers").into_iter().map(|shaper| {
+        let types::Shaper { port, direction, set_by, average_bits_per_second, burst_bytes, .. } = shaper;
+        format!("{port} {direction} {set_by} {average_bits_per_second} {burst_bytes}")
+    });
+    ports.chain(groups).chain(shapers).collect()
+}
+
+/// Until a running switch takes another file, a restart does: what it had before leaves no trace in it.
+#[test]
+fn a_restart_with_another_file_equals_a_fresh_start_with_it() {
+    if !require::root("netns") {
+        return;
+    }
+    let far: [Netns; 3] = std::array::from_fn(|_| Netns::new());
+    let port = |at: usize, group: &str, rest: &str| {
+        let netns = far[at].name();
+        format!(
+            "  p{at}: {{ group: {group}, veth: {{ netns: {netns}, interface: eth0, address: 10.77.0.1{at}/24 }}{rest} }}\n"
+        )
+    };
+    let groups = "port_groups:\n  web: { vlan: 10, shaping: { port: { egress: { average: 5 Mbit/s } } } }\n  db: { vlan: 20 }\nports:\n";
+    let first =
+        [groups, &port(0, "web", ""), &port(1, "web", ", shaping: { ingress: { average: 1 Mbit/s } }")]
+            .concat();
+    let groups = "port_groups:\n  web: { vlan: 30, shaping: { port: { egress: { average: 9 Mbit/s } } } }\n  app: { vlan: 20 }\nports:\n";
+    let second = [groups, &port(1, "app", ""), &port(2, "web", ""), &port(0, "app", "")].concat();
+    let fresh = {
+        let host = Netns::new();
+        let switch = Switch::start(&host, &second);
+        dump(&switch)
+    };
+    let host = Netns::new();
+    let clean = links(&host);
+    for _ in 0..3 {
+        drop(Switch::start(&host, &first));
+        let switch = Switch::start(&host, &second);
+        assert_eq!(dump(&switch), fresh);
+        assert_eq!(far[0].ping("10.77.0.11".parse().unwrap(), 1, 56).len(), 1, "moved to one group");
+        assert!(far[0].ping("10.77.0.12".parse().unwrap(), 1, 56).is_empty(), "and away from another");
+        drop(switch);
+        assert_eq!(links(&host), clean);
+    }
 }

@@ -481,3 +481,37 @@ fn nobody_replaces_or_removes_the_program_by_the_interface() {
     lab.assert_connected();
     switch.assert_sound();
 }
+
+/// What a device would filter is what a switch is for: it takes every frame while it is a port, and not a moment longer.
+#[test]
+fn a_port_is_promiscuous_while_it_is_one_however_the_switch_ends() {
+    if !require::root("netns") {
+        return;
+    }
+    let _alone = ALONE.lock();
+    let lab = Containers::new();
+    // A macvlan filters as a physical card does.
+    lab.host.ip("link add macvlan-a link near-a type macvlan mode passthru");
+    lab.host.ip("link set macvlan-a up");
+    let topology = Containers::TOPOLOGY.replace("netdev: near-a", "netdev: macvlan-a, learn: 10");
+    let file = TopologyFile::new(&topology);
+    let promiscuity =
+        || ["macvlan-a", "near-b"].map(|name| links(&lab.host)[name]["promiscuity"].as_u64().unwrap());
+    // Somebody else's wish is counted beside ours and survives.
+    lab.host.ip("link set near-b promisc on");
+    let before = promiscuity();
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let switch = Switch::start_file(&lab.host, &file);
+        switch.wait_until_up();
+        assert_eq!(promiscuity(), before.map(|count| count + 1));
+        // A group that nobody joined on the interface itself.
+        let socket = PacketSocket::bind(&lab.b, "eth0");
+        let group = MacAddr([0x33, 0x33, 0xff, 0, 0, 9]);
+        let frame = ethernet(group, station(7), TEST_ETHERTYPE, &[7; 46]);
+        PacketSocket::bind(&lab.a, "eth0").send(&frame);
+        let received = socket.receive_where(ARRIVAL, is_test_frame);
+        assert_eq!(received.map(|received| received.bytes), Some(frame));
+        switch.stop(signal);
+        eventually("the former state", Duration::from_secs(1), || (promiscuity() == before).then_some(()));
+    }
+}

@@ -7,6 +7,8 @@
 pub mod af_xdp;
 pub mod memory;
 #[cfg(feature = "edges")]
+pub mod promiscuous;
+#[cfg(feature = "edges")]
 pub mod tap;
 
 use std::collections::VecDeque;

@@ -8,8 +8,8 @@ use lockgate_dataplane::frame::mac::MacAddr;
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
-    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recvmsg,
-    setsockopt, socket, sockopt,
+    AddressFamily, ControlMessageOwned, LinkAddr, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv,
+    recvmsg, setsockopt, socket, sockopt,
 };
 use nix::sys::time::TimeVal;
 use nix::unistd::write;
@@ -31,7 +31,6 @@ sockopt_impl!(
 pub const TEST_ETHERTYPE: u16 = 0x88b5;
 
 const RECEIVE_BUFFER: usize = 64 << 20;
-const LONGEST: usize = 1 << 17;
 
 /// A socket bound to one interface. It receives what comes in after it was made.
 #[derive(Debug)]
@@ -110,7 +109,9 @@ impl PacketSocket {
     }
 
     fn read(&self) -> io::Result<Received> {
-        let mut bytes = vec![0; LONGEST];
+        // The frame's length, without taking it: room for the longest would have to be cleared for each.
+        let length = recv(self.fd.as_raw_fd(), &mut [0], MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC)?;
+        let mut bytes = vec![0; length];
         let mut control = nix::cmsg_space!([u8; AUXDATA_LEN]);
         let mut buffers = [IoSliceMut::new(&mut bytes)];
         let message =

@@ -14,6 +14,8 @@ use crate::buffer::{BufferPool, HEADROOM};
 /// the work that one frame of a hostile guest can cause.
 pub const MAX_SEGMENTS: u16 = 2048;
 
+/// Of a length that any super-frame can be cut into.
+const ANY_SEGMENT: u16 = 536;
 const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
@@ -27,6 +29,24 @@ const IPV6_HEADER: usize = 40;
 /// [`MAX_SEGMENTS`], or segments longer than an IP packet can be.
 pub fn plan(bytes: &[u8], kind: GsoKind, segment_size: u16) -> Option<Gso> {
     layout(bytes, kind, segment_size).map(|(_, gso)| gso)
+}
+
+/// How to cut up a TCP packet that is longer than the MTU of the device it came by, `mtu` bytes: a super-frame whose note
+/// got lost, as where an XDP program runs in generic mode. The sender's own segments are at most as long as that MTU
+/// allows, and what the wire would carry is at most that. `None` for everything else.
+pub fn detect(bytes: &[u8], mtu: u32) -> Option<Gso> {
+    let transport = Transport::locate_in_super_frame(bytes)?;
+    let l3_offset = usize::from(transport.l3_offset);
+    if bytes.len() - l3_offset <= mtu as usize {
+        return None;
+    }
+    let kind = match (transport.protocol, transport.version) {
+        (Protocol::Tcp, IpVersion::V4) => GsoKind::TcpV4,
+        (Protocol::Tcp, IpVersion::V6) => GsoKind::TcpV6,
+        (Protocol::Udp, _) => return None,
+    };
+    let headers = usize::from(layout(bytes, kind, ANY_SEGMENT)?.1.header_len) - l3_offset;
+    plan(bytes, kind, u16::try_from((mtu as usize).checked_sub(headers)?).ok()?)
 }
 
 /// The segments of one super-frame.
@@ -223,6 +243,32 @@ mod tests {
             "45b80029000140004006257a0a4d00010a4d00021388c0000000000200000001501901f560ad000065",
         ];
         assert_eq!(segments, expected.map(|packet| format!("{ethernet}{packet}")));
+    }
+
+    #[test]
+    fn a_super_frame_without_a_note_is_recognised_and_cut_to_the_mtu() {
+        for sample in [v4(Protocol::Tcp, vec![7; 14_000]), v6(Protocol::Tcp, vec![7; 60_000])] {
+            let tagged = Sample { tags: vec![(0x8100, 10)], ..sample.clone() };
+            for sample in [sample, tagged] {
+                let bytes = sample.unfinished();
+                let gso = detect(&bytes, 1500).unwrap();
+                let l3_offset = 14 + 4 * sample.tags.len();
+                assert_eq!(usize::from(gso.header_len + gso.segment_size), 1500 + l3_offset);
+                let (segments, _) = cut(&sample, gso.kind, gso.segment_size).unwrap();
+                let (l3, l4) = (sample.l3(), sample.l4());
+                assert!(segments.iter().all(|segment| checksums_are_right(&segment[l3..], l4 - l3, 6)));
+                let longest = bytes.len() - l3_offset;
+                assert_eq!(
+                    detect(&bytes, u32::try_from(longest).unwrap()),
+                    None,
+                    "it is a packet of that MTU"
+                );
+                assert!(detect(&bytes, u32::try_from(longest - 1).unwrap()).is_some());
+            }
+        }
+        // Datagrams do not tell where they were to be cut, and nothing fits an MTU smaller than the headers.
+        assert_eq!(detect(&v4(Protocol::Udp, vec![7; 14_000]).unfinished(), 1500), None);
+        assert_eq!(detect(&v4(Protocol::Tcp, vec![7; 14_000]).unfinished(), 40), None);
     }
 
     #[test]

@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use crate::buffer::{BufferPool, FrameBuf, HEADROOM, LARGE};
 use crate::frame::offload::{Checksum, OffloadSupport};
-use crate::frame::segment::Segments;
+use crate::frame::segment::{self, Segments};
 use crate::frame::{Frame, checksum};
 use crate::id::PortId;
 use crate::time::{Instant, Nanos};
 use crate::verdict::DropReason;
 
+use super::promiscuous::Promiscuous;
 use super::{BATCH, Capabilities, Device, DeviceStats, Settled, XskStats, longest_frame};
 use program::{SteerError, SteerProgram, SteeringMode};
 use queue::{CHUNK_DATA, Left, OpenQueueError, QueueChunks, XskQueue};
@@ -39,6 +40,7 @@ pub struct AfXdpDevice {
     // Before `queues`: frames must stop arriving before the sockets go.
     program: SteerProgram,
     queues: Vec<Queue>,
+    _promiscuous: Promiscuous,
     /// The queue asked first next time.
     turn: usize,
     /// Segments of the front super-frame that are written already.
@@ -102,6 +104,15 @@ pub enum AfXdpError {
         #[source]
         source: OpenQueueError,
     },
+    /// Frames for others than the interface itself.
+    #[error("interface {interface} cannot be made promiscuous")]
+    Promiscuous {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
     /// A queue that stays busy.
     #[error(
         "queue {queue} of interface {interface} is in use by another AF_XDP socket: end the process that holds it"
@@ -133,6 +144,8 @@ impl AfXdpDevice {
                 "this kernel has no AF_XDP multi-buffer (Linux 6.6 has): longer frames are dropped by it, and counted"
             );
         }
+        let promiscuous = Promiscuous::hold(config.ifindex)
+            .map_err(|source| AfXdpError::Promiscuous { interface: config.interface.clone(), source })?;
         let steer = |source| AfXdpError::Steer { interface: config.interface.clone(), source };
         let mut program = SteerProgram::attach(config.ifindex).map_err(steer)?;
         for (id, queue) in (0..).zip(&queues) {
@@ -143,6 +156,7 @@ impl AfXdpDevice {
             mtu: config.mtu,
             program,
             queues,
+            _promiscuous: promiscuous,
             turn: 0,
             segments_written: 0,
             scratch: vec![0; LARGE].into(),
@@ -207,11 +221,15 @@ impl Device for AfXdpDevice {
             let Queue { socket, partial } = &mut self.queues[at];
             // Never take a descriptor whose bytes have no place to go: it waits in the ring, where it is counted.
             let most = (BATCH - frames.len()).min(pool.free_small());
-            let (port, stats) = (self.port, &mut self.stats);
+            let (port, mtu, stats) = (self.port, self.mtu, &mut self.stats);
             socket.receive(most, |bytes, continues| match gather(partial, bytes, continues, pool) {
                 Gathered::Frame(buf, len) => {
                     let mut frame = Frame::new(buf, len, port);
                     frame.checksum = checksum::detect_partial(frame.bytes());
+                    // Only a sender that leaves both to its device makes these, and a driver without XDP lets them by.
+                    if len > longest_frame(mtu) && frame.checksum != Checksum::None {
+                        frame.gso = segment::detect(frame.bytes(), mtu);
+                    }
                     frames.push(frame);
                 }
                 Gathered::More => {}
