@@ -173,6 +173,7 @@ impl Drop for Guest {
 fn image() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     run(Command::new(root.join("scripts/build-guest")));
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    target.join("guest")
+    // Where the script puts it: a relative path counts from the checkout.
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    root.join(target).join("guest")
 }
