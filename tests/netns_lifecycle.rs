@@ -262,7 +262,7 @@ fn a_foreign_xdp_program_is_named_and_left_alone() {
     let _alone = ALONE.lock();
     let lab = Lab::new();
     let file = TopologyFile::new(&lab.topology());
-    let foreign = foreign_program(&lab.host, "near-a");
+    let foreign = foreign_program(&lab.host, "near-a").unwrap();
     let program = links(&lab.host)["near-a"]["xdp"].clone();
     let id = program["prog"]["id"].to_string();
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use aya::Ebpf;
 use aya::programs::links::FdLink;
-use aya::programs::{Xdp, XdpMode};
+use aya::programs::{ProgramError, Xdp, XdpMode};
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_ebpf_common::names::STEER_PROGRAM;
 use nix::net::if_::if_nametoindex;
@@ -113,13 +113,16 @@ pub fn with_xdp(netns: &Netns) -> Vec<String> {
 
 /// An XDP program on `interface` that passes every frame, and stays as long as the link that is returned: the switch's
 /// own object in other hands, without a socket to send frames to.
-pub fn foreign_program(netns: &Netns, interface: &str) -> FdLink {
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn foreign_program(netns: &Netns, interface: &str) -> Result<FdLink, ProgramError> {
     netns.inside(|| {
         let mut ebpf = Ebpf::load(aya::include_bytes_aligned!("../../ebpf/object/lockgate.bpf.o")).unwrap();
         let program: &mut Xdp = ebpf.program_mut(STEER_PROGRAM).unwrap().try_into().unwrap();
         program.load().unwrap();
-        let id = program.attach_to_if_index(if_nametoindex(interface).unwrap(), XdpMode::Driver).unwrap();
-        program.take_link(id).unwrap().try_into().expect("the link is a file descriptor")
+        let id = program.attach_to_if_index(if_nametoindex(interface).unwrap(), XdpMode::Driver)?;
+        Ok(program.take_link(id)?.try_into().expect("the link is a file descriptor"))
     })
 }
 
