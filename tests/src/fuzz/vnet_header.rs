@@ -56,18 +56,13 @@ fn switched(packet: &Packet) {
     for sent in fast.iter().chain(&slow) {
         finished(sent);
     }
-    let payload =
-        |packets: &[Packet]| -> usize { packets.iter().map(|sent| wire_payload(packet, sent)).sum() };
-    assert!(
-        slow.is_empty() || fast.is_empty() || payload(&fast) == payload(&slow),
-        "payload is lost or invented"
-    );
+    if let ([whole], false) = (&fast[..], slow.is_empty()) {
+        // As it left: a priority tag that was taken out is in no segment.
+        let headers = whole.gso.map_or(0, |gso| usize::from(gso.header_len));
+        let pieces: usize = slow.iter().map(|piece| piece.bytes.len() - headers).sum();
+        assert_eq!(pieces, whole.bytes.len() - headers, "payload is lost or invented");
+    }
     assert_eq!(rig.drain(now), 0, "buffers that did not come home");
-}
-
-/// Bytes behind the headers, which every segment repeats.
-fn wire_payload(original: &Packet, sent: &Packet) -> usize {
-    sent.bytes.len() - original.gso.map_or(0, |gso| usize::from(gso.header_len).min(sent.bytes.len()))
 }
 
 /// What a port without offloads does before it sends.
