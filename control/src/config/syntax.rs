@@ -21,7 +21,11 @@ const WAYS_OUT: [(&str, Option<&str>, &str); 16] = [
         Some("with what its aliases stand for, the file has more values than any topology"),
         "an alias stands for everything under its anchor: use fewer of them inside each other",
     ),
-    ("alias expansion limit", None, "write the values out instead of nesting aliases"),
+    (
+        "alias replay",
+        Some("with what its aliases stand for, the file has more values than any topology"),
+        "an alias stands for everything under its anchor: use fewer of them inside each other",
+    ),
     (
         "recursive references",
         Some("not valid YAML: an alias stands within what its own anchor names"),

@@ -56,12 +56,17 @@ impl Value {
     }
 }
 
+/// Events, about one for each key or value, that aliases may stand for in all: 25 for each port there can be. A few lines
+/// of aliases of aliases can stand for millions.
+const REPLAYED_EVENTS_MAX: usize = 100_000;
+
 /// Parses `source`, one YAML document.
 pub fn parse(source: &str) -> Result<Node, Box<Diagnostic>> {
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
         reject_unsupported_tags: true,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: REPLAYED_EVENTS_MAX },
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options::<Spanned<Raw>>(source, options)
