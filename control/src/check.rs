@@ -125,7 +125,7 @@ fn sources(port: &Port) -> String {
     }
     match &port.kind {
         PortKind::Netdev { .. } => "the far end's address, else the first one seen".to_owned(),
-        PortKind::Veth(_) | PortKind::Tap(_) | PortKind::Internal { .. } => {
+        PortKind::Veth(..) | PortKind::Tap(_) | PortKind::Internal { .. } => {
             "the interface's own address".to_owned()
         }
     }
@@ -154,8 +154,13 @@ struct Kind<'a>(&'a PortKind);
 impl fmt::Display for Kind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            PortKind::Netdev { interface, .. } => write!(f, "netdev {interface}, steering xdp"),
-            PortKind::Veth(far_end) => write_far_end(f, "veth", far_end),
+            PortKind::Netdev { interface, steering } => {
+                write!(f, "netdev {interface}, steering {}", steering.name())
+            }
+            PortKind::Veth(far_end, steering) => {
+                write_far_end(f, "veth", far_end)?;
+                write!(f, ", steering {}", steering.name())
+            }
             PortKind::Tap(far_end) => write_far_end(f, "tap", far_end),
             PortKind::Internal { interface } => {
                 f.write_str("internal ")?;
@@ -206,11 +211,11 @@ metrics: http://127.0.0.1:9478/metrics, API: /run/lockgate/lockgate.sock
 class voice: strict, dscp 46, pcp 5
 class best_effort: weight 1, everything else
 group web: access VLAN 10
-port web1: group web, veth eth0 10.0.0.11/24 mtu 1500 in namespace web1
+port web1: group web, veth eth0 10.0.0.11/24 mtu 1500 in namespace web1, steering auto
   sources: the interface's own address
   ingress (port → switch): average 100 Mbit/s, peak 200 Mbit/s, burst 125000 B, max_delay 20 ms (from group web)
   egress (switch → port): no limit
-port vm1: group web, netdev tap-vm1, steering xdp
+port vm1: group web, netdev tap-vm1, steering auto
   sources: 52:54:00:00:00:01
   ingress (port → switch): average 100 Mbit/s, peak 200 Mbit/s, burst 125000 B, max_delay 20 ms (from group web)
   egress (switch → port): average 1 Gbit/s, peak none, burst 1250000 B, max_delay 20 ms, overhead 24 B (from the port)

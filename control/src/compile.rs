@@ -53,7 +53,7 @@ fn source_policy(port: &Port, far_end: Option<MacAddr>) -> SourcePolicy {
 fn configured_address(port: &Port) -> Option<MacAddr> {
     match &port.kind {
         PortKind::Netdev { .. } => None,
-        PortKind::Veth(far_end) | PortKind::Tap(far_end) => far_end.interface.mac,
+        PortKind::Veth(far_end, _) | PortKind::Tap(far_end) => far_end.interface.mac,
         PortKind::Internal { interface } => interface.mac,
     }
 }

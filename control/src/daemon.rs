@@ -5,6 +5,7 @@
 //! what was made on the host.
 
 mod devices;
+pub mod lanes;
 mod pools;
 
 use std::collections::HashMap;
@@ -26,6 +27,8 @@ use crate::host::{self, Edge, PreparedPort, Teardown};
 use crate::status::{PortLife, PortStatus, Running};
 use crate::topology::{self, Topology};
 use crate::{api, compile, metrics};
+
+use lanes::Lanes;
 
 /// How often ports that wait for their interface are tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -74,8 +77,8 @@ async fn serve(loaded: Loaded) -> Result<(), DaemonError> {
         .map_err(|error| DaemonError(devices::chain(&error)))?;
     let mut switch = start(topology)?;
     let topology = switch.topology.clone();
-    let running =
-        Arc::new(Running::new(topology.clone(), switch.workers.clone(), &loaded.hash, switch.statuses()));
+    let running = Running::new(topology.clone(), switch.workers.clone(), &loaded.hash, switch.statuses());
+    let running = Arc::new(running.with_lanes(switch.lanes.clone()));
     tokio::spawn(api::serve(api_listener, running.clone()));
     tokio::spawn(metrics::serve(metrics_listener, running.clone()));
     tracing::info!(
@@ -108,6 +111,7 @@ async fn serve(loaded: Loaded) -> Result<(), DaemonError> {
 struct Switch {
     topology: Arc<Topology>,
     workers: Arc<RwLock<Option<Workers>>>,
+    lanes: Lanes,
     ports: HashMap<PortId, Port>,
 }
 
@@ -151,7 +155,8 @@ fn start(mut topology: Topology) -> Result<Switch, DaemonError> {
     let workers =
         Workers::start(&state, &pools).map_err(|error| DaemonError::new("cannot start workers", &error))?;
     let workers = Arc::new(RwLock::new(Some(workers)));
-    let mut switch = Switch { topology: Arc::new(topology), workers, ports: HashMap::new() };
+    let lanes = Lanes::new(&topology.name);
+    let mut switch = Switch { topology: Arc::new(topology), workers, lanes, ports: HashMap::new() };
     for port in prepared {
         switch.open(port);
     }
@@ -165,7 +170,7 @@ impl Switch {
         let PreparedPort { port, edge, teardown } = prepared;
         let (status, teardown) = match edge {
             Edge::Waiting(reason) => (PortStatus::waiting(reason.to_string()), None),
-            edge => match devices::open(port, edge, &self.workers) {
+            edge => match devices::open(port, edge, &self.workers, &self.lanes) {
                 Ok(status) => (status, Some(teardown)),
                 Err(reason) => (PortStatus::failed(reason), None),
             },
@@ -217,6 +222,7 @@ impl Switch {
     fn stop(self) -> Result<(), DaemonError> {
         let Some(workers) = self.workers.write().take() else { return Ok(()) };
         let stopped = workers.stop();
+        self.lanes.close();
         host::tear_down(self.ports.into_values().filter_map(|port| port.teardown).collect());
         let stopped = stopped.map_err(|error| DaemonError::new("a worker did not stop cleanly", &error))?;
         let outstanding: usize = stopped.iter().map(|worker| worker.outstanding).sum();

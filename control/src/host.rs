@@ -11,6 +11,7 @@
 mod error;
 mod ethtool;
 mod interface;
+mod lane;
 mod link;
 mod name;
 mod netdev;
@@ -33,7 +34,7 @@ use lockgate_dataplane::id::PortId;
 use lockgate_dataplane::port::tap::TapDevice;
 use lockgate_dataplane::state::VlanMode;
 
-use crate::topology::{PortKind, Steering, Topology};
+use crate::topology::{PortKind, Topology};
 
 use error::Step;
 use link::Link;
@@ -46,6 +47,7 @@ use teardown::{Change, Undo};
 use veth::VethPlan;
 
 pub use error::{HostError, PortError};
+pub use lane::LaneInterfaces;
 pub use netns::NetnsError;
 pub use teardown::Teardown;
 
@@ -68,6 +70,8 @@ pub struct PreparedPort {
 pub enum Edge {
     /// An interface for an XDP program and AF_XDP sockets.
     Xdp(XdpEdge),
+    /// An interface for a tc program and its worker's lane.
+    Lane(LaneEdge),
     /// A tap, open.
     Tap(TapEdge),
     /// Nothing yet. [`prepare`] the port again when interfaces have changed.
@@ -87,6 +91,23 @@ pub struct XdpEdge {
     pub rx_queues: u32,
     /// Address of the veth's far end; `None` if there is none or it is out of reach.
     pub far_mac: Option<MacAddr>,
+}
+
+/// An interface of the daemon's namespace that frames are taken from by tc.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaneEdge {
+    /// Its name.
+    pub interface: String,
+    /// Its index.
+    pub ifindex: u32,
+    /// Longest IP packet it takes, in bytes.
+    pub mtu: u32,
+    /// Address of the veth's far end; `None` if there is none or it is out of reach.
+    pub far_mac: Option<MacAddr>,
+    /// The far end is in another network namespace.
+    pub far_is_apart: bool,
+    /// The driver filters frames by address, so the interface must be made promiscuous.
+    pub filters_addresses: bool,
 }
 
 /// A tap, open. Its interface goes away with the device.
@@ -119,6 +140,19 @@ impl fmt::Display for Waiting {
             Self::ForeignXdp { program_id } => {
                 write!(f, "XDP program {program_id} is attached to the interface and is not Lockgate's")
             }
+        }
+    }
+}
+
+impl LaneEdge {
+    fn new(link: Link, far_mac: Option<MacAddr>) -> Self {
+        Self {
+            far_is_apart: link.peer.is_some_and(|peer| peer.namespace_id.is_some()),
+            filters_addresses: !matches!(link.kind.as_deref(), Some("veth" | "tun")),
+            interface: link.name,
+            ifindex: link.index,
+            mtu: link.mtu,
+            far_mac,
         }
     }
 }
@@ -247,13 +281,15 @@ impl<'a> Plan<'a> {
         let port = &topology.ports[port.index()];
         let trunk = matches!(topology.groups[port.group.index()].vlan, VlanMode::Trunk { .. });
         Ok(match &port.kind {
-            PortKind::Netdev { interface, steering: Steering::Xdp } => {
-                match NetdevPlan::new(interface, trunk, host)? {
+            PortKind::Netdev { interface, steering } => {
+                match NetdevPlan::new(interface, *steering, trunk, host)? {
                     Ok(plan) => Self::Netdev(plan),
                     Err(waiting) => Self::Wait(waiting),
                 }
             }
-            PortKind::Veth(far) => Self::Veth(VethPlan::new(far, &topology.name, &port.name, trunk, host)?),
+            PortKind::Veth(far, steering) => {
+                Self::Veth(VethPlan::new(far, *steering, &topology.name, &port.name, trunk, host)?)
+            }
             PortKind::Tap(far) => Self::Tap(TapPlan::far(far, &topology.name, &port.name, host)?),
             PortKind::Internal { interface } => Self::Tap(TapPlan::internal(interface, host)?),
         })
@@ -263,8 +299,8 @@ impl<'a> Plan<'a> {
         // Dropped on the way out of an error, which undoes what was done until then.
         let mut teardown = Teardown::default();
         let edge = match self {
-            Self::Netdev(plan) => Edge::Xdp(plan.carry_out(host, &mut teardown)?),
-            Self::Veth(plan) => Edge::Xdp(plan.carry_out(host, &mut teardown)?),
+            Self::Netdev(plan) => plan.carry_out(host, &mut teardown)?,
+            Self::Veth(plan) => plan.carry_out(host, &mut teardown)?,
             Self::Tap(plan) => Edge::Tap(plan.carry_out(port, host)?),
             Self::Wait(waiting) => Edge::Waiting(waiting),
         };

@@ -12,13 +12,14 @@ use std::time::SystemTime;
 
 use lockgate_dataplane::counters::WorkerCounters;
 use lockgate_dataplane::frame::mac::MacAddr;
-use lockgate_dataplane::id::PortId;
+use lockgate_dataplane::id::{PortId, WorkerId};
 use lockgate_dataplane::port::DeviceStats;
 use lockgate_dataplane::state::VlanMode;
 use lockgate_dataplane::table::fdb::FdbRow;
 use lockgate_dataplane::worker::{WorkerGone, Workers};
 use parking_lot::{Mutex, RwLock};
 
+use crate::daemon::lanes::Lanes;
 use crate::topology::Topology;
 
 use devices::DeviceTotals;
@@ -45,6 +46,7 @@ pub struct Running {
     /// By [`PortId`].
     ports: RwLock<Vec<PortStatus>>,
     devices: Mutex<DeviceTotals>,
+    lanes: Option<Lanes>,
     /// Held by whoever asks the workers for their devices' counters.
     asking: Mutex<()>,
 }
@@ -67,7 +69,7 @@ pub struct ConfigStatus {
 pub struct PortStatus {
     /// Whether frames pass.
     pub life: PortLife,
-    /// `af_xdp` or `tap`; empty while there is no device.
+    /// `af_xdp`, `lane` or `tap`; empty while there is no device.
     pub driver: &'static str,
     /// `native` or `generic`, for AF_XDP.
     pub xdp_mode: Option<&'static str>,
@@ -119,7 +121,22 @@ impl Running {
             last_reload: wall_clock(),
         };
         let (devices, asking) = (Mutex::default(), Mutex::default());
-        Self { topology, config, counters, workers, ports: RwLock::new(ports), devices, asking }
+        Self { topology, config, counters, workers, ports: RwLock::new(ports), devices, lanes: None, asking }
+    }
+
+    /// The same switch with its lanes.
+    pub fn with_lanes(self, lanes: Lanes) -> Self {
+        Self { lanes: Some(lanes), ..self }
+    }
+
+    /// Its lanes.
+    pub fn lanes(&self) -> Option<&Lanes> {
+        self.lanes.as_ref()
+    }
+
+    /// Counters of the receiving side of each worker's lane. Blocks until the workers answer; empty if one does not.
+    pub fn lane_receivers(&self) -> Vec<(WorkerId, DeviceStats)> {
+        self.ask(Workers::lanes).unwrap_or_default()
     }
 
     /// Notes that the device of `port` changed.

@@ -42,7 +42,7 @@ impl Topology {
     pub fn keep_addresses(&mut self, macs: &[Option<MacAddr>]) {
         for (port, mac) in self.ports.iter_mut().zip(macs) {
             match &mut port.kind {
-                PortKind::Veth(FarEnd { interface, .. })
+                PortKind::Veth(FarEnd { interface, .. }, _)
                 | PortKind::Tap(FarEnd { interface, .. })
                 | PortKind::Internal { interface } => interface.mac = interface.mac.or(*mac),
                 PortKind::Netdev { .. } => {}
@@ -110,12 +110,23 @@ impl Port {
     }
 }
 
+impl Steering {
+    /// The word of the topology file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Tc => "tc",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
 impl PortKind {
     /// The word of the topology file.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Netdev { .. } => "netdev",
-            Self::Veth(_) => "veth",
+            Self::Veth(..) => "veth",
             Self::Tap(_) => "tap",
             Self::Internal { .. } => "internal",
         }
@@ -160,7 +171,7 @@ pub enum PortKind {
         steering: Steering,
     },
     /// A veth pair that Lockgate makes; the far end goes into a network namespace.
-    Veth(FarEnd),
+    Veth(FarEnd, Steering),
     /// A tap whose interface goes into a network namespace.
     Tap(FarEnd),
     /// A tap whose interface stays in the daemon's namespace.
@@ -173,6 +184,10 @@ pub enum PortKind {
 /// How frames of an interface reach the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steering {
+    /// By what Lockgate takes for the better one: XDP so far.
+    Auto,
+    /// By tc programs and a lane: super-frames stay whole, and every offload at its default.
+    Tc,
     /// An XDP program and AF_XDP sockets; native mode where the driver has it, else generic.
     Xdp,
 }

@@ -36,6 +36,11 @@ impl ActiveSet {
         self.list.get(index).copied()
     }
 
+    /// The ports in their present order.
+    pub fn iter(&self) -> impl Iterator<Item = PortId> + '_ {
+        self.list.iter().copied()
+    }
+
     /// Whether `port` is in.
     pub fn contains(&self, port: PortId) -> bool {
         self.member[port.index()]

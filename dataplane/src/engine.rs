@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
+use crate::active::ActiveSet;
 use crate::frame::Frame;
 use crate::id::{Direction, PortId};
 use crate::port::{BATCH, Device, DeviceStats, Settled};
@@ -26,10 +27,16 @@ const PUBLISH_EVERY: Nanos = Nanos::from_millis(100);
 /// A worker without its thread.
 pub struct Engine {
     switch: Switch,
-    /// By [`PortId`]; `None` for ports without a device or of other workers.
+    /// By [`PortId`]; `None` for ports without a device or of other workers. The last one is the lane's.
     slots: Vec<Option<Slot>>,
     /// The ports that have a slot.
     attached: Vec<PortId>,
+    /// Slots whose device receives.
+    receivers: Vec<PortId>,
+    /// Slots with something to flush, to retry or in their backlog.
+    sending: ActiveSet,
+    /// Frames in all backlogs.
+    in_devices: usize,
     received: Vec<Frame>,
     settled: Vec<Settled>,
     last_received: usize,
@@ -61,8 +68,11 @@ impl Engine {
         let ports = switch.ports.len();
         Self {
             switch,
-            slots: (0..ports).map(|_| None).collect(),
+            slots: (0..=ports).map(|_| None).collect(),
             attached: Vec::with_capacity(ports),
+            receivers: Vec::with_capacity(ports),
+            sending: ActiveSet::new(ports + 1),
+            in_devices: 0,
             received: Vec::with_capacity(BATCH),
             settled: Vec::with_capacity(BATCH),
             last_received: 0,
@@ -76,11 +86,31 @@ impl Engine {
     /// Gives `port` its device. A device it had before is detached first.
     pub fn attach(&mut self, now: Instant, port: PortId, device: Box<dyn Device>) {
         self.detach(now, port);
-        let (backlog, watched) = (VecDeque::with_capacity(BATCH), !device.wait_fds().is_empty());
-        self.slots[port.index()] =
-            Some(Slot { device, backlog, empty: 0, watched, streak: 0, flush_due: None, retry: None });
+        self.fill(port, device);
         self.attached.push(port);
         self.switch.attach(port);
+    }
+
+    /// Gives the worker the device that receives for all its ports without one that does. The devices of those ports only
+    /// send.
+    pub fn attach_lane(&mut self, device: Box<dyn Device>) {
+        let lane = self.lane();
+        self.receivers.retain(|other| *other != lane);
+        self.fill(lane, device);
+    }
+
+    /// What the lane is called where ports are named: no port of the switch.
+    pub fn lane(&self) -> PortId {
+        PortId(u16::try_from(self.slots.len() - 1).unwrap_or(u16::MAX))
+    }
+
+    fn fill(&mut self, slot: PortId, device: Box<dyn Device>) {
+        let (backlog, watched) = (VecDeque::with_capacity(BATCH), !device.wait_fds().is_empty());
+        if device.receives() {
+            self.receivers.push(slot);
+        }
+        self.slots[slot.index()] =
+            Some(Slot { device, backlog, empty: 0, watched, streak: 0, flush_due: None, retry: None });
     }
 
     /// Takes the device of `port` away; every frame that waits for it is dropped.
@@ -88,6 +118,9 @@ impl Engine {
         let mut slot = self.slots[port.index()].take()?;
         slot.device.release_buffers(self.switch.pool());
         self.attached.retain(|other| *other != port);
+        self.receivers.retain(|other| *other != port);
+        self.sending.remove(port);
+        self.in_devices -= slot.backlog.len();
         for frame in slot.backlog {
             self.switch.discard(port, Direction::Egress, frame, DropReason::Flushed);
         }
@@ -103,8 +136,7 @@ impl Engine {
         self.release(now);
         moved |= self.transmit(now);
         self.flush(now);
-        let in_devices = self.attached.iter().filter_map(|port| self.slots[port.index()].as_ref());
-        self.switch.account(in_devices.map(|slot| slot.backlog.len()).sum());
+        self.switch.account(self.in_devices);
         if now >= self.next_publish {
             self.next_publish = now + PUBLISH_EVERY;
             self.switch.age_addresses(now);
@@ -117,7 +149,7 @@ impl Engine {
 
     /// When the next round is due although nothing arrives.
     pub fn next_deadline(&self) -> Option<Instant> {
-        let slots = || self.attached.iter().filter_map(|port| self.slots[port.index()].as_ref());
+        let slots = || self.sending.iter().filter_map(|port| self.slots[port.index()].as_ref());
         let retry = slots().filter_map(|slot| slot.retry.map(|(due, _)| due)).min();
         let flush = slots().filter_map(|slot| slot.flush_due).min();
         [self.next_release, self.next_transmit, retry, flush].into_iter().flatten().min()
@@ -151,7 +183,14 @@ impl Engine {
     /// Drops everything that waits, as for a stop, and gives the devices up; afterwards no buffer of this worker is in a
     /// queue or device.
     pub fn drain(&mut self, now: Instant) -> Vec<Box<dyn Device>> {
-        let devices = self.attached.clone().into_iter().filter_map(|port| self.detach(now, port)).collect();
+        let mut devices: Vec<_> =
+            self.attached.clone().into_iter().filter_map(|port| self.detach(now, port)).collect();
+        let lane = self.lane();
+        self.receivers.retain(|other| *other != lane);
+        if let Some(mut slot) = self.slots[lane.index()].take() {
+            slot.device.release_buffers(self.switch.pool());
+            devices.push(slot.device);
+        }
         while self.switch.take_over(now) > 0 {
             // Their ports are detached: each frame is dropped and its buffer sent home.
         }
@@ -168,7 +207,13 @@ impl Engine {
         &mut self.switch
     }
 
-    /// Counters of every device.
+    /// Counters of the lane's receiving side, if the worker has one.
+    pub fn lane_stats(&mut self) -> Option<DeviceStats> {
+        let lane = self.lane();
+        Some(self.slots[lane.index()].as_mut()?.device.stats())
+    }
+
+    /// Counters of every port's device.
     pub fn device_stats(&mut self) -> Vec<(PortId, DeviceStats)> {
         let Self { slots, attached, .. } = self;
         let stats = |port: &PortId| Some((*port, slots[port.index()].as_mut()?.device.stats()));
@@ -177,7 +222,8 @@ impl Engine {
 
     fn receive(&mut self, now: Instant) -> bool {
         self.last_received = 0;
-        for port in &self.attached {
+        let lane = self.lane();
+        for port in &self.receivers {
             let Some(slot) = &mut self.slots[port.index()] else { continue };
             if slot.watched && slot.empty >= COLD_AFTER {
                 continue;
@@ -194,6 +240,9 @@ impl Engine {
             }
             self.last_received += self.received.len();
             self.switch.counters.rounds.batch(self.received.len());
+            if *port == lane {
+                self.switch.drop_strays(&mut self.received);
+            }
             self.switch.receive(now, &mut self.received);
         }
         self.last_received > 0
@@ -229,6 +278,7 @@ impl Engine {
                 continue;
             }
             let mut sent = 0;
+            self.in_devices -= slot.backlog.len();
             let due = loop {
                 let due = self.switch.transmit(now, port, &mut slot.backlog);
                 if slot.backlog.is_empty() {
@@ -237,6 +287,7 @@ impl Engine {
                 slot.device.tx_batch(&mut slot.backlog, &mut self.settled);
                 // Also when none was finished: a part of a super-frame may be in the device.
                 slot.flush_due = Some(now);
+                self.sending.insert(port);
                 sent += self.settled.len();
                 for settled in self.settled.drain(..) {
                     self.switch.settle(port, settled);
@@ -246,6 +297,7 @@ impl Engine {
                 }
             };
             moved |= sent > 0;
+            self.in_devices += slot.backlog.len();
             slot.retry = (!slot.backlog.is_empty()).then(|| match slot.retry {
                 _ if sent > 0 => backed_off(now, RETRY),
                 None => backed_off(now, Nanos::new(2 * RETRY.get())),
@@ -264,15 +316,23 @@ impl Engine {
     }
 
     fn flush(&mut self, now: Instant) {
-        for port in &self.attached {
-            if let Some(slot) = &mut self.slots[port.index()]
-                && slot.flush_due.is_some_and(|due| due <= now)
-            {
+        let mut at = 0;
+        while let Some(port) = self.sending.nth(at) {
+            let Some(slot) = &mut self.slots[port.index()] else {
+                self.sending.remove(port);
+                continue;
+            };
+            if slot.flush_due.is_some_and(|due| due <= now) {
                 slot.flush_due = slot.device.flush(now);
                 // Everything has left, so there is room again; unless there was none for what came last.
                 if let (None, Some((due, RETRY))) = (slot.flush_due, &mut slot.retry) {
                     *due = now;
                 }
+            }
+            if slot.flush_due.is_none() && slot.retry.is_none() {
+                self.sending.remove(port);
+            } else {
+                at += 1;
             }
         }
     }

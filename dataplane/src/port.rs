@@ -5,6 +5,8 @@
 
 #[cfg(feature = "edges")]
 pub mod af_xdp;
+#[cfg(feature = "edges")]
+pub mod lane;
 pub mod memory;
 #[cfg(feature = "edges")]
 pub mod promiscuous;
@@ -48,6 +50,8 @@ pub struct DeviceStats {
     pub super_frames_segmented: u64,
     /// Received frames lost because no buffer was free or none was long enough.
     pub rx_no_buffer: u64,
+    /// Received frames that named no port of the switch.
+    pub rx_unknown_port: u64,
     /// What the kernel counted for each AF_XDP socket (`XDP_STATISTICS`), by receive queue.
     pub xsk: Vec<XskStats>,
     /// What the XDP program did, by the name of the outcome.
@@ -89,6 +93,11 @@ pub const fn longest_frame(mtu: u32) -> usize {
 pub trait Device: Send {
     /// What the device can do.
     fn capabilities(&self) -> Capabilities;
+
+    /// Whether [`Self::rx_batch`] can ever give a frame. One that only sends is not asked.
+    fn receives(&self) -> bool {
+        true
+    }
 
     /// Appends received frames to `frames`, at most [`BATCH`], with buffers of `pool`. When the pool is empty the rest
     /// stays in the device.

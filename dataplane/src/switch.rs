@@ -128,6 +128,16 @@ impl Switch {
         self.tell_all(FdbEvent::Flush { port });
     }
 
+    /// Drops what a device of many ports received for a port that has gone meanwhile.
+    pub fn drop_strays(&mut self, frames: &mut Vec<Frame>) {
+        let is_stray = |frame: &mut Frame| !self.ports[frame.ingress.index()].attached;
+        let strays: Vec<Frame> = frames.extract_if(.., is_stray).collect();
+        for frame in strays {
+            self.counters.flow.received.add(1);
+            self.discard(frame.ingress, Direction::Ingress, frame, DropReason::PortDown);
+        }
+    }
+
     /// Drops every frame that waits for or from `port`.
     pub fn flush_queues(&mut self, port: PortId) {
         while let Some(frame) = self.ports[port.index()].ingress.flush(&mut self.slab) {

@@ -53,7 +53,9 @@ const COMMANDS: usize = 64;
 /// What the control side asks of a worker.
 enum Command {
     Attach { port: PortId, device: Box<dyn Device>, done: Sender<io::Result<()>> },
-    Detach { port: PortId, done: Sender<()> },
+    AttachLane { device: Box<dyn Device>, done: Sender<io::Result<()>> },
+    Detach { port: PortId, done: Sender<Option<Box<dyn Device>>> },
+    LaneStats { reply: Sender<Option<DeviceStats>> },
     Fdb { reply: Sender<Vec<FdbRow>> },
     Devices { reply: Sender<Vec<(PortId, DeviceStats)>> },
     Drain { reply: Sender<Vec<Box<dyn Device>>> },
@@ -152,12 +154,33 @@ impl Workers {
         self.ask(owner, |done| Command::Attach { port, device, done })?.map_err(AttachError::Watch)
     }
 
-    /// Takes the device of `port` away and closes it.
+    /// Gives `worker` the device that receives for its ports that only send.
+    ///
+    /// # Errors
+    /// If the worker is gone or cannot watch the device.
+    pub fn attach_lane(&self, worker: WorkerId, device: Box<dyn Device>) -> Result<(), AttachError> {
+        self.ask(worker, |done| Command::AttachLane { device, done })?.map_err(AttachError::Watch)
+    }
+
+    /// Takes the device of `port` away and closes it, on the calling thread: the kernel may take some 20 ms.
     ///
     /// # Errors
     /// If the port's worker is gone.
     pub fn detach(&self, port: PortId) -> Result<(), WorkerGone> {
-        self.ask(self.state.port(port).worker, |done| Command::Detach { port, done })
+        self.ask(self.state.port(port).worker, |done| Command::Detach { port, done }).map(drop)
+    }
+
+    /// Counters of the receiving side of each worker's lane, for those that have one.
+    ///
+    /// # Errors
+    /// If a worker is gone.
+    pub fn lanes(&self) -> Result<Vec<(WorkerId, DeviceStats)>, WorkerGone> {
+        let mut all = Vec::new();
+        for worker in self.ids() {
+            let stats = self.ask(worker, |reply| Command::LaneStats { reply })?;
+            all.extend(stats.map(|stats| (worker, stats)));
+        }
+        Ok(all)
     }
 
     /// The MAC table, from the first worker: every worker has a copy.
@@ -340,10 +363,9 @@ impl Worker {
             // A caller that no longer waits for its answer needs none.
             match command {
                 Command::Attach { port, device, done } => _ = done.send(self.attach(now, port, device)),
-                Command::Detach { port, done } => {
-                    drop(self.engine.detach(now, port));
-                    _ = done.send(());
-                }
+                Command::AttachLane { device, done } => _ = done.send(self.attach_lane(device)),
+                Command::Detach { port, done } => _ = done.send(self.engine.detach(now, port)),
+                Command::LaneStats { reply } => _ = reply.send(self.engine.lane_stats()),
                 Command::Fdb { reply } => _ = reply.send(self.engine.switch().fdb().rows(now)),
                 Command::Devices { reply } => _ = reply.send(self.engine.device_stats()),
                 Command::Drain { reply } => _ = reply.send(self.engine.drain(now)),
@@ -365,6 +387,15 @@ impl Worker {
             self.poller.watch(port, fd)?;
         }
         self.engine.attach(now, port, device);
+        Ok(())
+    }
+
+    fn attach_lane(&mut self, device: Box<dyn Device>) -> io::Result<()> {
+        let lane = self.engine.lane();
+        for fd in device.wait_fds() {
+            self.poller.watch(lane, fd)?;
+        }
+        self.engine.attach_lane(device);
         Ok(())
     }
 }

@@ -1,65 +1,27 @@
-//! Steers a device's frames to its AF_XDP sockets.
+//! Lockgate's programs in the kernel: [`steer`] gives a device's frames to AF_XDP sockets, [`lane`] takes super-frames to
+//! user space and back through a tap.
 //!
-//! A device that is a port or an uplink is the switch's alone, so nothing in a frame decides where it goes: every frame
-//! goes to the socket of the receive queue it came in on. VLANs, policy and rates are user space's work.
-//!
-//! The object is loaded once per device: [`XSK_MAP`] holds that device's sockets, one per receive queue.
+//! The object is loaded once per XDP device and once for all lanes; what a load does not use of it costs a map of the
+//! smallest size.
 
 #![no_std]
 #![no_main]
 
-use aya_ebpf::{
-    bindings::xdp_action::{XDP_DROP, XDP_PASS},
-    btf_maps::{PerCpuArray, XskMap},
-    macros::{btf_map, xdp},
-    programs::XdpContext,
-};
-use lockgate_ebpf_common::{names::MAX_QUEUES, steer::SteerCounter};
+mod lane;
+mod steer;
 
-/// Destination, source and EtherType: the shortest thing that is an Ethernet frame.
-const ETHERNET_HEADER: usize = 14;
+use aya_ebpf::btf_maps::PerCpuArray;
 
-// The maps' and the program's identifiers are the names in `lockgate_ebpf_common::names`.
-
-#[btf_map]
-static XSK_MAP: XskMap<{ MAX_QUEUES as usize }> = XskMap::new();
-
-#[btf_map]
-static STEER_COUNTERS: PerCpuArray<u64, { SteerCounter::COUNT }> = PerCpuArray::new();
-
-/// The entry. `frags` lets a driver hand over frames larger than a page: without it MTU 9000 is refused.
-#[xdp(frags)]
-fn lockgate_steer(ctx: XdpContext) -> u32 {
-    let (outcome, action) = steer(&ctx);
-    count(outcome);
-    action
-}
-
-fn steer(ctx: &XdpContext) -> (SteerCounter, u32) {
-    if is_runt(ctx) {
-        return (SteerCounter::DroppedRunt, XDP_DROP);
-    }
-    // The second argument is the action if the queue has no socket. A closed socket leaves the map by itself.
-    match XSK_MAP.redirect(ctx.rx_queue_index(), XDP_PASS.into()) {
-        Ok(redirect) => (SteerCounter::Redirected, redirect),
-        Err(pass) => (SteerCounter::PassedNoSocket, pass),
-    }
-}
-
-/// Looks at the first buffer only: a frame of many buffers has its Ethernet header there.
-fn is_runt(ctx: &XdpContext) -> bool {
-    ctx.data() + ETHERNET_HEADER > ctx.data_end()
-}
-
-fn count(outcome: SteerCounter) {
-    if let Some(counter) = STEER_COUNTERS.get_ptr_mut(outcome.index()) {
-        // SAFETY: the slot belongs to this CPU, and an XDP program is not interrupted by another run of itself on its
-        // CPU, so nobody else writes it; the kernel aligns it for a u64.
+/// Adds one to a counter of this processor.
+fn count<const ENTRIES: usize>(counters: &PerCpuArray<u64, ENTRIES>, index: u32) {
+    if let Some(counter) = counters.get_ptr_mut(index) {
+        // SAFETY: the slot belongs to this CPU, and a program is not interrupted by another run of itself on its CPU
+        // (XDP and tc ingress both run with softirqs off), so nobody else writes it; the kernel aligns it for a u64.
         unsafe { *counter = (*counter).wrapping_add(1) };
     }
 }
 
-/// The helpers the program uses are open to every licence; the kernel wants the word all the same.
+/// The helpers the programs use are open to every licence; the kernel wants the word all the same.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -40,7 +40,7 @@ pub struct Port {
     pub reason: Option<String>,
     /// Its interface, while it has one.
     pub interface: Option<String>,
-    /// `af_xdp` or `tap`, while it has a device.
+    /// `af_xdp`, `lane` or `tap`, while it has a device.
     pub driver: Option<String>,
     /// `native` or `generic`, for AF_XDP.
     pub xdp_mode: Option<String>,

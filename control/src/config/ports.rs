@@ -44,7 +44,7 @@ pub enum KindConfig {
         steering: Steering,
     },
     /// A veth pair.
-    Veth(FarEndConfig),
+    Veth(FarEndConfig, Steering),
     /// A tap in another namespace.
     Tap(FarEndConfig),
     /// A tap in the daemon's namespace.
@@ -122,7 +122,7 @@ impl PortConfig {
     pub fn interface(&self) -> Option<&InterfaceConfig> {
         match self.kind.as_ref()? {
             KindConfig::Netdev { .. } => None,
-            KindConfig::Veth(far_end) | KindConfig::Tap(far_end) => Some(&far_end.interface),
+            KindConfig::Veth(far_end, _) | KindConfig::Tap(far_end) => Some(&far_end.interface),
             KindConfig::Internal(interface) => Some(interface),
         }
     }
@@ -154,14 +154,16 @@ fn read_kind(
             .error(field.key, format!("`{}` and `steering` contradict each other", kind.name))
             .help("Lockgate reads a tap directly; steering is for `netdev` and `veth`");
     }
+    let steering =
+        steering.and_then(|(_, steering)| steering).map_or(Steering::Auto, |steering| steering.value);
     match kind.name {
         "netdev" => {
             let interface = reader.value(kind, scalar::interface_name)?;
-            let steering =
-                steering.and_then(|(_, steering)| steering).map_or(Steering::Xdp, |steering| steering.value);
             Some(KindConfig::Netdev { interface, steering })
         }
-        "veth" => read_far_end(&mut reader.part("veth"), kind).map(KindConfig::Veth),
+        "veth" => {
+            read_far_end(&mut reader.part("veth"), kind).map(|far_end| KindConfig::Veth(far_end, steering))
+        }
         "tap" => read_far_end(&mut reader.part("tap"), kind).map(KindConfig::Tap),
         _ => read_internal(&mut reader.part("internal"), kind).map(KindConfig::Internal),
     }
@@ -169,10 +171,9 @@ fn read_kind(
 
 fn steering(scalar: &Scalar) -> Result<Steering, Fault> {
     match scalar.text.as_str() {
-        "auto" | "xdp" => Ok(Steering::Xdp),
-        "tc" => {
-            Err(Fault::new("this version of Lockgate does not steer by `tc`").help("write `auto` or `xdp`"))
-        }
-        other => Err(Fault::new(format!("`{other}` is not a steering")).help("write `auto` or `xdp`")),
+        "auto" => Ok(Steering::Auto),
+        "tc" => Ok(Steering::Tc),
+        "xdp" => Ok(Steering::Xdp),
+        other => Err(Fault::new(format!("`{other}` is not a steering")).help("write `auto`, `tc` or `xdp`")),
     }
 }

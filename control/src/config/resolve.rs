@@ -172,10 +172,13 @@ impl Member<'_> {
             KindConfig::Netdev { interface, steering } => {
                 PortKind::Netdev { interface: interface.value.clone(), steering: *steering }
             }
-            KindConfig::Veth(far_end) => PortKind::Veth(FarEnd {
-                netns: far_end.netns.clone(),
-                interface: far_end.interface.resolve(&self.port.macs),
-            }),
+            KindConfig::Veth(far_end, steering) => PortKind::Veth(
+                FarEnd {
+                    netns: far_end.netns.clone(),
+                    interface: far_end.interface.resolve(&self.port.macs),
+                },
+                *steering,
+            ),
             KindConfig::Tap(far_end) => PortKind::Tap(FarEnd {
                 netns: far_end.netns.clone(),
                 interface: far_end.interface.resolve(&self.port.macs),

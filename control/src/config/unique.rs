@@ -97,7 +97,7 @@ fn interfaces(member: &Member<'_>) -> Vec<((String, String), Place)> {
         None => return Vec::new(),
         Some(KindConfig::Netdev { interface, .. }) => (HOST.to_owned(), interface),
         Some(KindConfig::Internal(interface)) => (HOST.to_owned(), &interface.name),
-        Some(KindConfig::Veth(far_end) | KindConfig::Tap(far_end)) => {
+        Some(KindConfig::Veth(far_end, _) | KindConfig::Tap(far_end)) => {
             let namespace = match &far_end.netns {
                 Netns::Name(name) => format!("namespace `{name}`"),
                 Netns::Path(path) => format!("namespace `{}`", path.display()),

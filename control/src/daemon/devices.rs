@@ -7,6 +7,7 @@ use lockgate_dataplane::port::af_xdp::{AfXdpConfig, AfXdpDevice};
 use lockgate_dataplane::worker::Workers;
 use parking_lot::RwLock;
 
+use super::lanes::Lanes;
 use crate::host::Edge;
 use crate::status::{PortLife, PortStatus};
 
@@ -14,13 +15,21 @@ use crate::status::{PortLife, PortStatus};
 pub fn far_mac(edge: &Edge) -> Option<MacAddr> {
     match edge {
         Edge::Xdp(edge) => edge.far_mac,
+        Edge::Lane(edge) => edge.far_mac,
         Edge::Tap(edge) => edge.mac,
         Edge::Waiting(_) => None,
     }
 }
 
 /// Opens the device and attaches it; the port's status, or why not.
-pub fn open(port: PortId, edge: Edge, workers: &RwLock<Option<Workers>>) -> Result<PortStatus, String> {
+pub fn open(
+    port: PortId,
+    edge: Edge,
+    workers: &RwLock<Option<Workers>>,
+    lanes: &Lanes,
+) -> Result<PortStatus, String> {
+    let workers = workers.read();
+    let workers = workers.as_ref().ok_or("the switch is stopping")?;
     let (device, status): (Box<dyn Device>, PortStatus) = match edge {
         Edge::Waiting(reason) => return Ok(PortStatus::waiting(reason.to_string())),
         Edge::Tap(tap) => {
@@ -35,6 +44,19 @@ pub fn open(port: PortId, edge: Edge, workers: &RwLock<Option<Workers>>) -> Resu
                 mac: tap.mac,
             };
             (Box::new(tap.device), status)
+        }
+        Edge::Lane(edge) => {
+            let device = lanes.open(port, &edge, workers)?;
+            let status = PortStatus {
+                life: PortLife::Up,
+                driver: "lane",
+                xdp_mode: None,
+                zerocopy: false,
+                interface: edge.interface,
+                mtu_bytes: edge.mtu,
+                mac: edge.far_mac,
+            };
+            (Box::new(device), status)
         }
         Edge::Xdp(edge) => {
             let config = AfXdpConfig {
@@ -57,8 +79,6 @@ pub fn open(port: PortId, edge: Edge, workers: &RwLock<Option<Workers>>) -> Resu
             (Box::new(device), status)
         }
     };
-    let workers = workers.read();
-    let workers = workers.as_ref().ok_or("the switch is stopping")?;
     workers.attach(port, device).map_err(|error| chain(&error))?;
     Ok(status)
 }

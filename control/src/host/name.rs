@@ -1,5 +1,7 @@
 //! Names of the interfaces Lockgate makes for itself in the daemon's namespace.
 
+use lockgate_dataplane::id::WorkerId;
+
 /// Longest name of an interface, in bytes.
 pub const MAX_INTERFACE_NAME: usize = 15;
 
@@ -16,6 +18,11 @@ pub fn host_end(switch: &str, port: &str) -> String {
     // The zeroes at the end carry the last letters' difference into the upper bits, which are the ones that are kept.
     let hash = fnv1a(switch.bytes().chain([0]).chain(port.bytes()).chain([0; 4]));
     format!("{PREFIX}{:0DIGITS$x}", hash >> (64 - 4 * DIGITS))
+}
+
+/// Name of an interface of a worker's lane: of the switch, the lane's kind, and the worker, in hexadecimal.
+pub fn lane(switch: &str, kind: char, worker: WorkerId) -> String {
+    format!("{PREFIX}{kind}{:010x}{:02x}", fnv1a(switch.bytes().chain([0; 5])) >> 24, worker.0)
 }
 
 /// Note that a host end carries, for people and to tell whose leftover it is.
@@ -40,6 +47,14 @@ mod tests {
         let name = host_end("sw0", "web1");
         assert_eq!(name.len(), MAX_INTERFACE_NAME);
         assert_eq!(name, format!("lg{:013x}", fnv1a(b"sw0\0web1\0\0\0\0".iter().copied()) >> 12));
+    }
+
+    #[test]
+    fn lanes_of_a_switch_have_names_of_their_own() {
+        let names = ['p', 't'].map(|kind| lane("sw0", kind, WorkerId(63)));
+        assert!(names.iter().all(|name| name.len() == MAX_INTERFACE_NAME));
+        assert_ne!(names[0], names[1]);
+        assert_ne!(lane("sw0", 'p', WorkerId(0)), lane("sw1", 'p', WorkerId(0)));
     }
 
     #[test]

@@ -6,35 +6,46 @@ use super::interface::existing;
 use super::link::Link;
 use super::peer::Peer;
 use super::teardown::{Change, Teardown, Undo};
-use super::{Host, Waiting, XdpEdge};
+use super::{Edge, Host, LaneEdge, Waiting, XdpEdge, lane};
+use crate::topology::Steering;
 
 /// An interface that may become a port.
 #[derive(Debug)]
 pub(super) struct NetdevPlan {
     link: Link,
+    /// Frames are taken by tc, else by XDP.
+    by_tc: bool,
     /// Tags must stay in the frames.
     trunk: bool,
 }
 
 impl NetdevPlan {
     /// Checks that the interface is there and nobody else's. Nothing is changed.
-    pub fn new(interface: &str, trunk: bool, host: &Host) -> Result<Result<Self, Waiting>, PortError> {
+    pub fn new(
+        interface: &str,
+        steering: Steering,
+        trunk: bool,
+        host: &Host,
+    ) -> Result<Result<Self, Waiting>, PortError> {
         let Some(link) = existing(interface, &host.netlink)? else { return Ok(Err(Waiting::Missing)) };
         check_unused_by_host(&link, host)?;
+        if lane::is_chosen(steering) {
+            return Ok(Ok(Self { link, by_tc: true, trunk }));
+        }
         if let Some(program_id) = link.xdp_program {
             return Ok(Err(Waiting::ForeignXdp { program_id }));
         }
         if trunk && link.is_veth() && far_end(&link, host)?.is_none() {
             return Err(far_end_out_of_reach(&link));
         }
-        Ok(Ok(Self { link, trunk }))
+        Ok(Ok(Self { link, by_tc: false, trunk }))
     }
 
     /// Sees to it that tags stay in the frames, and reads what the dataplane needs to know. What `teardown` holds
     /// undoes it, also after an error.
-    pub fn carry_out(self, host: &Host, teardown: &mut Teardown) -> Result<XdpEdge, PortError> {
+    pub fn carry_out(self, host: &Host, teardown: &mut Teardown) -> Result<Edge, PortError> {
         let far_end = far_end(&self.link, host)?;
-        if self.trunk {
+        if self.trunk && !self.by_tc {
             keep_tags(&self.link, far_end.as_ref(), teardown)?;
         }
         if !self.link.up {
@@ -44,8 +55,11 @@ impl NetdevPlan {
             );
         }
         let far_mac = far_end.and_then(|peer| peer.link.mac);
+        if self.by_tc {
+            return Ok(Edge::Lane(LaneEdge::new(self.link, far_mac)));
+        }
         let rx_queues = self.link.rx_queues();
-        Ok(XdpEdge::new(self.link, rx_queues, far_mac))
+        Ok(Edge::Xdp(XdpEdge::new(self.link, rx_queues, far_mac)))
     }
 }
 

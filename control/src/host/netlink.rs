@@ -174,6 +174,12 @@ impl Netlink {
         }
     }
 
+    /// Sets how many frames the interface queues.
+    pub fn set_queue_len(&self, index: u32, frames: u32) -> io::Result<()> {
+        let attribute = LinkAttribute::TxQueueLen(frames);
+        self.change(LinkUnspec::new_with_index(index).append_extra_attribute(attribute))
+    }
+
     /// Gives the interface an address.
     pub fn add_address(&self, index: u32, address: IpAddr, prefix_len: u8) -> io::Result<()> {
         self.block_on(self.handle.address().add(index, address, prefix_len).execute())

@@ -9,8 +9,8 @@ use super::link::Link;
 use super::netlink::{Netlink, VethEnd};
 use super::netns::Namespace;
 use super::teardown::{Change, Teardown, Undo};
-use super::{Host, XdpEdge, name};
-use crate::topology::FarEnd;
+use super::{Edge, Host, LaneEdge, XdpEdge, lane, name};
+use crate::topology::{FarEnd, Steering};
 
 /// A pair that can be made.
 #[derive(Debug)]
@@ -22,6 +22,7 @@ pub(super) struct VethPlan<'a> {
     alias: String,
     /// Index of the switch's end that a killed daemon left.
     leftover: Option<u32>,
+    steering: Steering,
     /// Tags must stay in the frames.
     trunk: bool,
 }
@@ -30,6 +31,7 @@ impl<'a> VethPlan<'a> {
     /// Checks everything that can be checked without a change.
     pub fn new(
         far: &'a FarEnd,
+        steering: Steering,
         switch: &str,
         port: &str,
         trunk: bool,
@@ -43,11 +45,11 @@ impl<'a> VethPlan<'a> {
         check_free(&far.interface.name, namespace.label(), &inside, |link| {
             leftover.as_ref().is_some_and(|near| near.is_peer_of(link))
         })?;
-        Ok(Self { far, near, alias, leftover: leftover.map(|link| link.index), trunk })
+        Ok(Self { far, near, alias, leftover: leftover.map(|link| link.index), steering, trunk })
     }
 
     /// Makes the pair. What `teardown` holds undoes it, also after an error.
-    pub fn carry_out(self, host: &Host, teardown: &mut Teardown) -> Result<XdpEdge, PortError> {
+    pub fn carry_out(self, host: &Host, teardown: &mut Teardown) -> Result<Edge, PortError> {
         let interface = &self.far.interface;
         let namespace = Namespace::open(&self.far.netns)?;
         remove_leftover(self.leftover, &self.near, &host.netlink)?;
@@ -64,7 +66,8 @@ impl<'a> VethPlan<'a> {
         host.netlink.silence(near.index).step(|| format!("keep IPv6 off {}", near.name))?;
         host.netlink.set_alias(near.index, &self.alias).step(|| format!("set the alias of {}", near.name))?;
 
-        let far_mac = self.bring_up_far_end(&namespace)?;
+        let by_tc = lane::is_chosen(self.steering);
+        let far_mac = self.bring_up_far_end(&namespace, by_tc)?;
         host.netlink.set_up(near.index).step(|| format!("set {} up", near.name))?;
         tracing::info!(
             interface = interface.name,
@@ -72,15 +75,18 @@ impl<'a> VethPlan<'a> {
             host_end = near.name,
             "made a veth pair"
         );
+        if by_tc {
+            return Ok(Edge::Lane(LaneEdge::new(near, far_mac)));
+        }
         let rx_queues = near.rx_queues();
-        Ok(XdpEdge::new(near, rx_queues, far_mac))
+        Ok(Edge::Xdp(XdpEdge::new(near, rx_queues, far_mac)))
     }
 
-    fn bring_up_far_end(&self, namespace: &Namespace) -> Result<Option<MacAddr>, PortError> {
+    fn bring_up_far_end(&self, namespace: &Namespace, by_tc: bool) -> Result<Option<MacAddr>, PortError> {
         let interface = &self.far.interface;
         let inside = namespace.open_socket(Netlink::open)?;
         let far = made(&interface.name, &inside)?;
-        if self.trunk {
+        if self.trunk && !by_tc {
             let ethtool = namespace.open_socket(Ethtool::open)?;
             ethtool.set(&far.name, VlanOffload::Insert, false).map_err(|error| PortError::TagsLost {
                 interface: far.name.clone(),

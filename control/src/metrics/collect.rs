@@ -1,6 +1,7 @@
 //! From the running switch to a page of samples.
 
 mod devices;
+mod lanes;
 mod ports;
 mod shapers;
 mod workers;
@@ -21,6 +22,7 @@ pub fn collect(running: &Running) -> Page {
     shapers::collect(&mut page, running);
     fdb(&mut page, running);
     devices::collect(&mut page, running);
+    lanes::collect(&mut page, running);
     workers::collect(&mut page, running);
     page
 }

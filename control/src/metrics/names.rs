@@ -148,6 +148,12 @@ metrics! {
         "Times the kernel found the transmit ring of the socket empty.";
     STEERING_FRAMES = Counter "lockgate_steering_frames_total" "frames" ["port", "outcome"]
         "Frames the XDP program of the port's interface saw, by what it did with them.";
+    LANE_FRAMES = Counter "lockgate_lane_frames_total" "frames" ["outcome"]
+        "Frames the tc programs of lanes and of ports steered by tc saw, by what they did with them; a super-frame counts once.";
+    LANE_DROPPED = Counter "lockgate_lane_dropped_frames_total" "frames" ["worker", "lane"]
+        "Frames from ports that found the queue of their worker's lane full, so that the switch never saw them; a super-frame counts once.";
+    LANE_UNKNOWN_PORT = Counter "lockgate_lane_unknown_port_frames_total" "frames" ["worker"]
+        "Frames read from the worker's lane that named no port of the switch.";
     DEVICE_SYSCALLS = Counter "lockgate_device_syscalls_total" "" ["port"]
         "Calls into the kernel to receive, send or wake.";
     DEVICE_TX_BUSY = Counter "lockgate_device_tx_busy_total" "" ["port"]

@@ -64,6 +64,7 @@ fn sum(a: &DeviceStats, b: &DeviceStats) -> DeviceStats {
         checksums_completed: a.checksums_completed + b.checksums_completed,
         super_frames_segmented: a.super_frames_segmented + b.super_frames_segmented,
         rx_no_buffer: a.rx_no_buffer + b.rx_no_buffer,
+        rx_unknown_port: a.rx_unknown_port + b.rx_unknown_port,
         xsk: (0..queues).map(|at| xsk_sum(queue(a, at), queue(b, at))).collect(),
         steering: steering.collect(),
     }

@@ -6,28 +6,25 @@
 //! The kernel queues up to `txqueuelen` frames for a reader and then drops at the sender's interface, outside our
 //! counters, so [`Device::rx_batch`] reads until nothing is left and waiting happens in our queues.
 
-mod open;
+pub(super) mod open;
+pub(super) mod queue;
 pub mod vnet;
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::buffer::{BufferPool, FrameBuf, HEADROOM, LARGE, SMALL};
-use crate::frame::offload::{GsoKind, OffloadSupport};
-use crate::frame::{ETHERNET_HEADER, Frame, TAG};
+use crate::buffer::{BufferPool, HEADROOM};
+use crate::frame::Frame;
+use crate::frame::offload::OffloadSupport;
 use crate::id::PortId;
 use crate::port::{BATCH, Capabilities, Device, DeviceStats, Settled};
 use crate::time::Instant;
 use crate::verdict::DropReason;
 
 pub use open::TapError;
-
-/// Longest frame a small buffer holds.
-const SMALL_ROOM: usize = SMALL - HEADROOM;
-/// Longest frame a large buffer holds.
-const LARGE_ROOM: usize = LARGE - HEADROOM;
+use queue::{Received, Sent};
 
 /// One tap, one queue. The interface goes away when this is dropped.
 #[derive(Debug)]
@@ -41,14 +38,6 @@ pub struct TapDevice {
     mtu: u32,
     takes_udp_gso: bool,
     stats: DeviceStats,
-}
-
-/// What became of one frame on its way out.
-enum Sent {
-    /// The device has no room: try the same frame later.
-    Busy,
-    /// The frame is done with.
-    Settled(Result<(), DropReason>),
 }
 
 impl TapDevice {
@@ -70,21 +59,18 @@ impl TapDevice {
         })
     }
 
-    /// Sends one frame with one `writev`.
-    fn send(&mut self, frame: &Frame) -> Sent {
-        let Some(tun) = &mut self.tun else { return Sent::Settled(Err(DropReason::PortDown)) };
-        if exceeds_mtu(frame, self.mtu) {
-            return Sent::Settled(Err(DropReason::MtuExceeded));
+    /// Sends one frame; `None` if the device has no room for it now.
+    fn send(&mut self, frame: &Frame) -> Option<Result<(), DropReason>> {
+        let Some(tun) = &self.tun else { return Some(Err(DropReason::PortDown)) };
+        if let Some(reason) = queue::refusal(frame, self.mtu, self.takes_udp_gso) {
+            return Some(Err(reason));
         }
-        if frame.gso.is_some_and(|gso| gso.kind == GsoKind::Udp) && !self.takes_udp_gso {
-            return Sent::Settled(Err(DropReason::UnsupportedOffload));
-        }
-        let header = vnet::encode(frame);
+        let header = vnet::encode(frame, 0);
         self.stats.syscalls += 1;
-        match tun.write_vectored(&[IoSlice::new(&header), IoSlice::new(frame.bytes())]) {
-            Ok(_) => Sent::Settled(Ok(())),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Sent::Busy,
-            Err(error) => Sent::Settled(Err(self.failed(&error))),
+        match queue::send(tun, &[IoSlice::new(&header), IoSlice::new(frame.bytes())]) {
+            Sent::Done => Some(Ok(())),
+            Sent::Busy => None,
+            Sent::Failed(error) => Some(Err(self.failed(&error))),
         }
     }
 
@@ -109,40 +95,20 @@ impl Device for TapDevice {
         Capabilities { mtu: self.mtu, offload: OffloadSupport { checksum: true, gso: true } }
     }
 
-    /// Stops when either size of buffer has run out, because the length of the next frame is known only once it is read
-    /// and a frame read into too small a buffer is lost.
     fn rx_batch(&mut self, pool: &mut BufferPool, frames: &mut Vec<Frame>) {
         for _ in 0..BATCH {
-            let Some(tun) = &mut self.tun else { return };
-            let Some(mut small) = pool.take(SMALL_ROOM) else { return };
-            let Some(mut large) = pool.take(LARGE_ROOM) else { return pool.release(small) };
-            let mut header = [0; vnet::LEN];
+            let Some(tun) = &self.tun else { return };
             self.stats.syscalls += 1;
-            let read = tun.read_vectored(&mut [
-                IoSliceMut::new(&mut header),
-                IoSliceMut::new(&mut small.bytes_mut()[HEADROOM..]),
-                IoSliceMut::new(&mut large.bytes_mut()[HEADROOM + SMALL_ROOM..]),
-            ]);
-            match read {
-                // The kernel cut off what did not fit (BIG TCP, if someone raised the interface's `gso_max_size`).
-                Ok(read) if read == vnet::LEN + LARGE_ROOM => {
-                    self.stats.rx_no_buffer += 1;
-                    pool.release(small);
-                    pool.release(large);
-                }
-                Ok(read) => {
-                    let (buf, spare, len) = gather(small, large, read.saturating_sub(vnet::LEN));
-                    pool.release(spare);
+            match queue::receive(tun, HEADROOM, pool) {
+                Received::Frame { header, buf, len } => {
                     let mut frame = Frame::new(buf, len, self.port);
-                    (frame.checksum, frame.gso) = vnet::decode(header, frame.bytes());
+                    (frame.checksum, frame.gso) = vnet::decode(header, 0, frame.bytes());
                     frames.push(frame);
                 }
-                Err(error) => {
-                    pool.release(small);
-                    pool.release(large);
-                    if error.kind() != io::ErrorKind::WouldBlock {
-                        self.failed(&error);
-                    }
+                Received::TooLong => self.stats.rx_no_buffer += 1,
+                Received::Empty | Received::NoBuffer => return,
+                Received::Failed(error) => {
+                    self.failed(&error);
                     return;
                 }
             }
@@ -152,8 +118,8 @@ impl Device for TapDevice {
     fn tx_batch(&mut self, frames: &mut VecDeque<Frame>, settled: &mut Vec<Settled>) {
         while let Some(frame) = frames.pop_front() {
             match self.send(&frame) {
-                Sent::Settled(fate) => settled.push(Settled { frame, fate }),
-                Sent::Busy => {
+                Some(fate) => settled.push(Settled { frame, fate }),
+                None => {
                     self.stats.tx_busy += 1;
                     frames.push_front(frame);
                     return;
@@ -176,37 +142,10 @@ impl Device for TapDevice {
     }
 }
 
-/// The buffer that ends up holding a frame of `len` bytes whose first [`SMALL_ROOM`] bytes were read into `small` and
-/// the rest into `large`, and the buffer that is left over. Only a frame that does not fit the small buffer is copied,
-/// and of that only its first part.
-fn gather(small: FrameBuf, mut large: FrameBuf, len: usize) -> (FrameBuf, FrameBuf, usize) {
-    if len <= SMALL_ROOM {
-        return (small, large, len);
-    }
-    large.bytes_mut()[HEADROOM..HEADROOM + SMALL_ROOM].copy_from_slice(&small.bytes()[HEADROOM..]);
-    (large, small, len)
-}
-
-/// Whether the frame, or any segment of it, is longer than an IP packet of `mtu` bytes with its link header. An 802.1Q
-/// or 802.1ad tag does not count against the MTU (IEEE 802.3-2018 clause 3.2.7).
-fn exceeds_mtu(frame: &Frame, mtu: u32) -> bool {
-    let longest = match frame.gso {
-        Some(gso) => usize::from(gso.header_len) + usize::from(gso.segment_size),
-        None => frame.len(),
-    };
-    let tag = match frame.bytes().get(12..ETHERNET_HEADER) {
-        Some([0x81, 0x00] | [0x88, 0xa8]) => TAG,
-        _ => 0,
-    };
-    longest > mtu as usize + ETHERNET_HEADER + tag
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::buffer::PoolSize;
-    use crate::frame::offload::Gso;
-    use crate::frame::vlan::TagControl;
     use crate::id::WorkerId;
 
     fn pool() -> BufferPool {
@@ -215,45 +154,6 @@ mod tests {
 
     fn frame(len: usize, pool: &mut BufferPool) -> Frame {
         Frame::copy_from(&vec![0; len], PortId(0), pool).unwrap()
-    }
-
-    #[test]
-    fn a_frame_that_fits_stays_in_the_small_buffer_and_a_longer_one_is_whole_in_the_large() {
-        let mut pool = pool();
-        let bytes: Vec<u8> = (0..=250).cycle().take(SMALL_ROOM + 1000).collect();
-        for len in [60, SMALL_ROOM, SMALL_ROOM + 1, bytes.len()] {
-            let mut small = pool.take(SMALL_ROOM).unwrap();
-            let mut large = pool.take(LARGE_ROOM).unwrap();
-            let first = len.min(SMALL_ROOM);
-            small.bytes_mut()[HEADROOM..HEADROOM + first].copy_from_slice(&bytes[..first]);
-            large.bytes_mut()[HEADROOM + SMALL_ROOM..][..len - first].copy_from_slice(&bytes[first..len]);
-            let (buf, spare, len) = gather(small, large, len);
-            assert_eq!(buf.bytes().len() == SMALL, len <= SMALL_ROOM);
-            assert_eq!(&buf.bytes()[HEADROOM..HEADROOM + len], &bytes[..len]);
-            pool.release(buf);
-            pool.release(spare);
-        }
-        assert_eq!(pool.outstanding(), 0);
-    }
-
-    #[test]
-    fn the_mtu_counts_the_packet_and_not_its_link_header_or_tag() {
-        let mut pool = pool();
-        assert!(!exceeds_mtu(&frame(1514, &mut pool), 1500));
-        assert!(exceeds_mtu(&frame(1515, &mut pool), 1500));
-        let mut tagged = frame(1514, &mut BufferPool::new(WorkerId(0), PoolSize { small: 1, large: 0 }));
-        tagged.push_tag(TagControl(100));
-        assert!(!exceeds_mtu(&tagged, 1500));
-        assert!(exceeds_mtu(&tagged, 1499));
-    }
-
-    #[test]
-    fn a_super_frame_is_measured_by_its_segments() {
-        let mut pool = pool();
-        let mut frame = frame(64_000, &mut pool);
-        frame.gso = Gso::new(GsoKind::TcpV4, 1448, 66, 64_000);
-        assert!(!exceeds_mtu(&frame, 1500));
-        assert!(exceeds_mtu(&frame, 1499));
     }
 
     #[test]

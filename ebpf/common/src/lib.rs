@@ -2,11 +2,13 @@
 //!
 //! - [`names`]: the program and its maps
 //! - [`steer`]: what can become of a frame in the XDP program
+//! - [`lane`]: how a lane names ports, and what can become of a frame there
 //!
-//! Only integers cross the maps today. A type that joins them is `#[repr(C)]`, has no implicit padding, and has its size
-//! asserted at compile time.
+//! Only integers and arrays of them cross the maps. A type that joins them is `#[repr(C)]`, has no implicit padding, and
+//! has its size asserted at compile time.
 
 #![no_std]
 
+pub mod lane;
 pub mod names;
 pub mod steer;

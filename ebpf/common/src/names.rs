@@ -6,6 +6,24 @@
 /// The XDP program.
 pub const STEER_PROGRAM: &str = "lockgate_steer";
 
+/// The tc program of a port's interface.
+pub const PORT_PROGRAM: &str = "lockgate_port";
+
+/// The tc program of a lane.
+pub const LANE_PROGRAM: &str = "lockgate_lane";
+
+/// Hash: index of a port's interface → [`PortEntry`](crate::lane::PortEntry), as words.
+pub const LANE_PORTS: &str = "LANE_PORTS";
+
+/// Array: slot → [`SlotEntry`](crate::lane::SlotEntry), as words.
+pub const LANE_SLOTS: &str = "LANE_SLOTS";
+
+/// Per-CPU array: [`LaneCounter`](crate::lane::LaneCounter) → frames, as `u64`.
+pub const LANE_COUNTERS: &str = "LANE_COUNTERS";
+
+/// Entries of [`LANE_PORTS`] and [`LANE_SLOTS`] in the object: a slot is 16 bits. User space asks for as many as it needs.
+pub const MAX_LANE_PORTS: u32 = 1 << 16;
+
 /// XSKMAP: receive queue → the AF_XDP socket bound to it.
 pub const XSK_MAP: &str = "XSK_MAP";
 
@@ -20,5 +38,10 @@ pub const MAX_QUEUES: u32 = 64;
 const LONGEST_NAME: usize = 15;
 
 const _: () = assert!(STEER_PROGRAM.len() <= LONGEST_NAME);
+const _: () = assert!(PORT_PROGRAM.len() <= LONGEST_NAME);
+const _: () = assert!(LANE_PROGRAM.len() <= LONGEST_NAME);
+const _: () = assert!(LANE_PORTS.len() <= LONGEST_NAME);
+const _: () = assert!(LANE_SLOTS.len() <= LONGEST_NAME);
+const _: () = assert!(LANE_COUNTERS.len() <= LONGEST_NAME);
 const _: () = assert!(XSK_MAP.len() <= LONGEST_NAME);
 const _: () = assert!(STEER_COUNTERS.len() <= LONGEST_NAME);

@@ -180,7 +180,7 @@ fn packet(input: &mut Input<'_>) -> Packet {
             let mut header = [0; vnet::LEN];
             let given = input.take(vnet::LEN);
             header[..given.len()].copy_from_slice(given);
-            (packet.checksum, packet.gso) = vnet::decode(header, &packet.bytes);
+            (packet.checksum, packet.gso) = vnet::decode(header, 0, &packet.bytes);
         }
         1 => {
             packet.checksum = Checksum::Partial { start: input.u16(), offset: input.u16() };

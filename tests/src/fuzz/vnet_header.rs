@@ -21,13 +21,17 @@ const MTU: u32 = 65_535;
 pub fn check(data: &[u8]) {
     let Some((header, bytes)) = data.split_first_chunk::<{ vnet::LEN }>() else { return };
     let bytes = &bytes[..bytes.len().min(LARGE - HEADROOM - 4)];
-    let (checksum, gso) = vnet::decode(*header, bytes);
+    let (checksum, gso) = vnet::decode(*header, 0, bytes);
     let mut pool = BufferPool::new(WorkerId(0), PoolSize { small: 1, large: 1 });
     let Some(mut frame) = Frame::copy_from(bytes, PortId(0), &mut pool) else { return };
     (frame.checksum, frame.gso) = (checksum, gso);
     check_segments(&frame);
     if gso.is_none() || matches!(checksum, Checksum::Partial { .. }) {
-        assert_eq!(vnet::decode(vnet::encode(&frame), bytes), (checksum, gso), "what is written reads back");
+        assert_eq!(
+            vnet::decode(vnet::encode(&frame, 0), 0, bytes),
+            (checksum, gso),
+            "what is written reads back"
+        );
     }
     pool.release(frame.into_buf());
     switched(&Packet { bytes: bytes.to_vec(), checksum, gso });

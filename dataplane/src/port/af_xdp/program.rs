@@ -1,14 +1,15 @@
 //! The XDP program of one interface: loaded, attached through a BPF link, and gone with the process.
 
-use aya::Ebpf;
 use aya::maps::{MapError, PerCpuArray, XskMap};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp, xdp::XdpMode};
-use lockgate_ebpf_common::names::{STEER_COUNTERS, STEER_PROGRAM, XSK_MAP};
+use aya::{Ebpf, EbpfLoader};
+use lockgate_ebpf_common::names::{LANE_PORTS, LANE_SLOTS, STEER_COUNTERS, STEER_PROGRAM, XSK_MAP};
 use lockgate_ebpf_common::steer::SteerCounter;
 
 /// The compiled program, built from `ebpf/` by `scripts/build-ebpf`.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../ebpf/object/lockgate.bpf.o");
+pub(in crate::port) static OBJECT: &[u8] =
+    aya::include_bytes_aligned!("../../../../ebpf/object/lockgate.bpf.o");
 
 /// Where in the driver's receive path the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,12 @@ impl SteerProgram {
     /// Loads the program and attaches it to the interface: native if the driver can, else generic. Frames pass to the
     /// network stack until [`Self::connect`] names a socket for their queue.
     pub fn attach(ifindex: u32) -> Result<Self, SteerError> {
-        let mut ebpf = Ebpf::load(OBJECT).map_err(|error| SteerError::Load(error.into()))?;
+        // The lanes' tables are no business of this device.
+        let mut ebpf = EbpfLoader::new()
+            .map_max_entries(LANE_PORTS, 1)
+            .map_max_entries(LANE_SLOTS, 1)
+            .load(OBJECT)
+            .map_err(|error| SteerError::Load(error.into()))?;
         let program: &mut Xdp = ebpf
             .program_mut(STEER_PROGRAM)
             .ok_or_else(|| SteerError::Load(format!("no program {STEER_PROGRAM} in the object").into()))?

@@ -57,14 +57,14 @@ pub enum TapError {
 }
 
 /// A tap's descriptor, non-blocking.
-pub(super) struct Tun {
+pub(in crate::port) struct Tun {
     pub file: File,
     /// Whether UDP super-frames pass.
     pub takes_udp_gso: bool,
 }
 
 /// Makes a tap called `name` in the network namespace of the calling thread.
-pub(super) fn create(name: &str) -> Result<Tun, TapError> {
+pub(in crate::port) fn create(name: &str) -> Result<Tun, TapError> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)

@@ -25,11 +25,13 @@ const GSO_ECN: u8 = 0x80;
 const TCP_FLAGS: usize = 13;
 const TCP_CWR: u8 = 0x80;
 
-/// What `header` says about the frame of these `bytes`, as far as the bytes bear it out.
-pub fn decode(header: [u8; LEN], bytes: &[u8]) -> (Checksum, Option<Gso>) {
+/// What `header` says about the frame of these `bytes`, as far as the bytes bear it out. `removed` bytes that were in front
+/// of the packet when the header was written are there no more.
+pub fn decode(header: [u8; LEN], removed: u16, bytes: &[u8]) -> (Checksum, Option<Gso>) {
     let [flags, gso_type, rest @ ..] = header;
     let [_header_len, gso_size, csum_start, csum_offset] = fields(rest);
     let checksum = if flags & FLAG_NEEDS_CSUM != 0 {
+        let Some(csum_start) = csum_start.checked_sub(removed) else { return (Checksum::None, None) };
         if usize::from(csum_start) + usize::from(csum_offset) + 2 > bytes.len() {
             return (Checksum::None, None);
         }
@@ -48,21 +50,22 @@ pub fn decode(header: [u8; LEN], bytes: &[u8]) -> (Checksum, Option<Gso>) {
     (checksum, segment::plan(bytes, kind, gso_size))
 }
 
-/// The header that hands the unfinished work of `frame` to the kernel.
-pub fn encode(frame: &Frame) -> [u8; LEN] {
+/// The header that hands the unfinished work of `frame` to the kernel, with `added` bytes in front of its packet that are
+/// not in the frame.
+pub fn encode(frame: &Frame, added: u16) -> [u8; LEN] {
     let (flags, csum_start, csum_offset) = match frame.checksum {
         Checksum::None => (0, 0, 0),
-        Checksum::Partial { start, offset } => (FLAG_NEEDS_CSUM, start, offset),
+        Checksum::Partial { start, offset } => (FLAG_NEEDS_CSUM, start + added, offset),
         Checksum::Valid => (FLAG_DATA_VALID, 0, 0),
     };
     let (gso_type, header_len, gso_size) = match frame.gso {
         None => (GSO_NONE, 0, 0),
         Some(Gso { kind: GsoKind::Udp, segment_size, header_len, .. }) => {
-            (GSO_UDP_L4, header_len, segment_size)
+            (GSO_UDP_L4, header_len + added, segment_size)
         }
         Some(Gso { kind, segment_size, header_len, .. }) => {
             let kind = if kind == GsoKind::TcpV4 { GSO_TCPV4 } else { GSO_TCPV6 };
-            (kind | ecn(frame), header_len, segment_size)
+            (kind | ecn(frame), header_len + added, segment_size)
         }
     };
     let [a, b] = header_len.to_ne_bytes();
@@ -132,10 +135,10 @@ mod tests {
     #[test]
     fn the_checksum_state_of_an_ordinary_frame_is_kept() {
         let bytes = [0; 60];
-        assert_eq!(decode(header(0, GSO_NONE, 0, (0, 0)), &bytes), (Checksum::None, None));
-        assert_eq!(decode(header(FLAG_DATA_VALID, GSO_NONE, 0, (0, 0)), &bytes), (Checksum::Valid, None));
+        assert_eq!(decode(header(0, GSO_NONE, 0, (0, 0)), 0, &bytes), (Checksum::None, None));
+        assert_eq!(decode(header(FLAG_DATA_VALID, GSO_NONE, 0, (0, 0)), 0, &bytes), (Checksum::Valid, None));
         let partial = Checksum::Partial { start: START, offset: 16 };
-        assert_eq!(decode(header(FLAG_NEEDS_CSUM, GSO_NONE, 0, (START, 16)), &bytes), (partial, None));
+        assert_eq!(decode(header(FLAG_NEEDS_CSUM, GSO_NONE, 0, (START, 16)), 0, &bytes), (partial, None));
     }
 
     #[test]
@@ -143,10 +146,10 @@ mod tests {
         let claim = header(FLAG_NEEDS_CSUM, GSO_TCPV4 | GSO_ECN, 1448, (START, 16));
         let gso = Gso { kind: GsoKind::TcpV4, segment_size: 1448, header_len: 66, segments: 3 };
         let checksum = Checksum::Partial { start: START, offset: 16 };
-        assert_eq!(decode(claim, &tcp(3 * 1448 - 1, 0)), (checksum, Some(gso)));
+        assert_eq!(decode(claim, 0, &tcp(3 * 1448 - 1, 0)), (checksum, Some(gso)));
         let claim = header(FLAG_NEEDS_CSUM, GSO_UDP_L4, 1000, (START, 6));
         let gso = Gso { kind: GsoKind::Udp, segment_size: 1000, header_len: 42, segments: 2 };
-        assert_eq!(decode(claim, &udp(2000)).1, Some(gso));
+        assert_eq!(decode(claim, 0, &udp(2000)).1, Some(gso));
     }
 
     #[test]
@@ -154,13 +157,13 @@ mod tests {
         let frame = tcp(3000, 0);
         let checksum = Checksum::Partial { start: START, offset: 16 };
         let beyond_the_end = header(FLAG_NEEDS_CSUM, GSO_NONE, 0, (43, 16));
-        assert_eq!(decode(beyond_the_end, &[0; 60]), (Checksum::None, None));
+        assert_eq!(decode(beyond_the_end, 0, &[0; 60]), (Checksum::None, None));
         let no_segment_size = header(FLAG_NEEDS_CSUM, GSO_TCPV4, 0, (START, 16));
-        assert_eq!(decode(no_segment_size, &frame), (checksum, None));
+        assert_eq!(decode(no_segment_size, 0, &frame), (checksum, None));
         let never_negotiated = header(FLAG_NEEDS_CSUM, 3, 1000, (START, 16));
-        assert_eq!(decode(never_negotiated, &frame), (checksum, None));
+        assert_eq!(decode(never_negotiated, 0, &frame), (checksum, None));
         let another_protocol = header(FLAG_NEEDS_CSUM, GSO_UDP_L4, 1000, (START, 16));
-        assert_eq!(decode(another_protocol, &frame), (checksum, None));
+        assert_eq!(decode(another_protocol, 0, &frame), (checksum, None));
     }
 
     #[test]
@@ -170,14 +173,14 @@ mod tests {
             let mut frame = Frame::copy_from(&tcp(20_000, flags), PortId(0), &mut pool).unwrap();
             frame.checksum = Checksum::Partial { start: START, offset: 16 };
             frame.gso = segment::plan(frame.bytes(), GsoKind::TcpV4, 1448);
-            let header = encode(&frame);
+            let header = encode(&frame, 0);
             assert_eq!(header[1], GSO_TCPV4 | ecn);
-            assert_eq!(decode(header, frame.bytes()), (frame.checksum, frame.gso));
+            assert_eq!(decode(header, 0, frame.bytes()), (frame.checksum, frame.gso));
             assert!(frame.gso.is_some());
             pool.release(frame.into_buf());
         }
         let mut frame = Frame::copy_from(&[0; 60], PortId(0), &mut pool).unwrap();
         frame.checksum = Checksum::Valid;
-        assert_eq!(encode(&frame), [FLAG_DATA_VALID, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(encode(&frame, 0), [FLAG_DATA_VALID, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
 }
