@@ -7,6 +7,7 @@ use lockgate_dataplane::buffer::PoolSize;
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_dataplane::frame::vlan::VlanId;
 use lockgate_dataplane::id::{ClassId, Direction, GroupId, PortId, WorkerId};
+use lockgate_dataplane::state::security::{Admin, Decision, LinkLocal, Security, StormLimits};
 use lockgate_dataplane::state::{
     BeyondLimit, Class, ClassTable, FdbSettings, ForwardingState, PortState, Service, SourcePolicy, VlanMode,
 };
@@ -171,14 +172,37 @@ fn port() -> impl Strategy<Value = PortState> {
         Just(open_port().sources),
     ];
     let flags = (any::<bool>(), any::<bool>());
-    (vlan_mode(), sources, 0_u16..2, flags).prop_map(
-        |(vlan, sources, group, (isolated, takes_unknown_unicast))| PortState {
+    (vlan_mode(), sources, 0_u16..2, flags, security()).prop_map(
+        |(vlan, sources, group, (isolated, takes_unknown_unicast), security)| PortState {
+            security,
             group: GroupId(group),
             vlan,
             sources,
             isolated,
             takes_unknown_unicast,
             ..open_port()
+        },
+    )
+}
+
+/// Mostly strict; storm limits have tests of their own, in virtual time.
+fn security() -> impl Strategy<Value = Security> {
+    let decision = || prop_oneof![3 => Just(Decision::Reject), 1 => Just(Decision::Accept)];
+    let allowed = prop_oneof![3 => Just(None), 1 => (1_u8..=6).prop_map(Some)];
+    let link_local =
+        select(vec![LinkLocal::default(), LinkLocal::STP.with(LinkLocal::LLDP), LinkLocal::LACP]);
+    let admin = prop_oneof![12 => Just(Admin::Up), 1 => Just(Admin::Down)];
+    let flags = (prop_oneof![3 => Just(false), 1 => Just(true)], admin);
+    (decision(), decision(), decision(), allowed, link_local, flags).prop_map(
+        |(promiscuous, mac_changes, forged_transmits, allowed, link_local, (bpdu_guard, admin))| Security {
+            promiscuous,
+            mac_changes,
+            forged_transmits,
+            allowed: allowed.map(|number| station(number).to_string().parse().unwrap()).into_iter().collect(),
+            link_local,
+            bpdu_guard,
+            storm: StormLimits::default(),
+            admin,
         },
     )
 }

@@ -13,10 +13,11 @@ use lockgate_dataplane::frame::segment::Segments;
 use lockgate_dataplane::frame::vlan::VlanId;
 use lockgate_dataplane::frame::{Frame, checksum};
 use lockgate_dataplane::id::{PortId, WorkerId};
+use lockgate_dataplane::pipeline::ingress_policy::OwnAddress;
 use lockgate_dataplane::pipeline::tx_shaper::{Dequeue, ShapedQueue};
 use lockgate_dataplane::pipeline::{classify, ingress_policy, lookup};
 use lockgate_dataplane::state::{
-    BeyondLimit, ClassTable, FdbSettings, ForwardingState, SourcePolicy, VlanMode,
+    BeyondLimit, ClassTable, FdbSettings, ForwardingState, PortState, SourcePolicy, VlanMode,
 };
 use lockgate_dataplane::table::fdb::Fdb;
 use lockgate_dataplane::table::frame_list::FrameSlab;
@@ -77,8 +78,12 @@ pub fn stages() -> Vec<Case> {
         }),
         by_batch("ingress policy", |batch| {
             let (_, frames) = frames(batch, untagged);
-            let policy = workload_port(0).sources;
-            move || frames.iter().for_each(|frame| _ = black_box(ingress_policy::admit(frame, &policy, None)))
+            let (port, own) = (workload_port(0), OwnAddress::default());
+            move || {
+                for frame in &frames {
+                    _ = black_box(ingress_policy::admit(Instant::ZERO, frame, &port, own));
+                }
+            }
         }),
         by_batch("learn and lookup", |batch| {
             let (_, frames) = frames(batch, untagged);
@@ -86,11 +91,12 @@ pub fn stages() -> Vec<Case> {
                 ForwardingState::new(vec![workload_port(0), workload_port(1)], ClassTable::default(), FDB);
             let mut fdb = Fdb::new(FDB, 2);
             fdb.insert_static(vlan(), station(1), PortId(1));
-            let policy = SourcePolicy::Learn { limit: 100, beyond: BeyondLimit::Drop };
-            let mut first_seen = None;
+            let sources = SourcePolicy::Learn { limit: 100, beyond: BeyondLimit::Drop };
+            let policy = PortState { sources, ..workload_port(0) };
+            let mut own = OwnAddress::default();
             move || {
                 for frame in &frames {
-                    let learned = lookup::learn(Instant::ZERO, frame, &policy, &mut first_seen, &mut fdb);
+                    let learned = lookup::learn(Instant::ZERO, frame, &policy, &mut own, &mut fdb);
                     _ = black_box(learned);
                     _ = black_box(lookup::lookup(frame, &state, &fdb));
                 }

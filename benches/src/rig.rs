@@ -10,6 +10,7 @@ use lockgate_dataplane::exchange::Exchange;
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_dataplane::frame::vlan::VlanId;
 use lockgate_dataplane::id::{GroupId, PortId, WorkerId};
+use lockgate_dataplane::state::security::Security;
 use lockgate_dataplane::state::{ForwardingState, PortState, Shaping, SourcePolicy, VlanMode};
 use lockgate_dataplane::switch::Switch;
 use lockgate_dataplane::time::{Instant, Nanos};
@@ -102,6 +103,7 @@ pub fn workload_port(number: u16) -> PortState {
         vlan: VlanMode::Access(VlanId::try_from(10).expect("10 is a VLAN")),
         isolated: false,
         sources: SourcePolicy::Pinned(Box::new([station(number)])),
+        security: Security::default(),
         takes_unknown_unicast: false,
         ingress: None,
         egress: None,

@@ -20,6 +20,7 @@ pub fn compile(topology: &Topology, macs: &[Option<MacAddr>], workers: u8) -> Fo
             vlan: group.vlan.clone(),
             isolated: group.isolated,
             sources: source_policy(port, macs.get(index).copied().flatten()),
+            security: port.security.clone(),
             // A port that pins its addresses has them all in the MAC table: an unknown one is not behind it.
             takes_unknown_unicast: port.learn.is_some(),
             ingress: port.ingress.map(|ingress| ingress.shaping),

@@ -19,13 +19,17 @@
 //! | `vlan` and `trunk` of a group | untagged |
 //! | `native` of a trunk | none: untagged frames are refused. A native VLAN passes whether the list has it or not |
 //! | `learn` | addresses are pinned; `true` means 64, and frames from further addresses are dropped |
+//! | `promiscuous`, `mac_changes`, `forged_transmits` | `reject` |
+//! | `storm`, `bpdu_guard` | no limit, `false` |
+//! | `link_local` | nothing is forwarded |
 //! | `burst` | 10 ms of `average`, at least 64 KiB and one frame |
 //! | `max_delay`, `overhead` | `20 ms`, `0 B` |
 //! | `peak` | none, as if it were `average`: a burst leaves at line rate |
 //! | `mtu` | 1500 |
 //! | `mac` of a veth or tap interface | the first of the port's `mac`, else the kernel's choice |
 //!
-//! A port's `shaping` and `learn` override its group's, each direction of shaping on its own. A group's `learn` does not
+//! A port's `shaping`, `learn` and what is about security override its group's, each direction of shaping and each key of
+//! security on its own. A group's `learn` does not
 //! reach ports that list their addresses, nor internal ones. Keys that begin with `x-` at the top hold YAML anchors.
 
 pub mod classes;
@@ -38,6 +42,7 @@ pub mod reader;
 mod render;
 pub mod resolve;
 pub mod scalar;
+pub mod security;
 pub mod settings;
 pub mod shaping;
 mod syntax;

@@ -33,6 +33,9 @@ use lanes::Lanes;
 /// How often ports that wait for their interface are tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
+/// How often addresses that go back and forth between ports are named in the log.
+const FLAP_REPORT: Duration = Duration::from_secs(10);
+
 /// A port that keeps failing is tried every 2^MOST_FAILURES rounds of [`RETRY`], 16 s: each try changes the host a little.
 const MOST_FAILURES: u32 = 5;
 
@@ -90,12 +93,15 @@ async fn serve(loaded: Loaded) -> Result<(), DaemonError> {
     );
     let mut retry = interval(RETRY);
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut flaps = interval(FLAP_REPORT);
+    flaps.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             name = stop.received() => {
                 tracing::info!(signal = name, "stopping");
                 break;
             }
+            _ = flaps.tick() => running.log_flaps(),
             _ = retry.tick() => {
                 for port in switch.retry() {
                     running.set_port(port, switch.ports[&port].status.clone());
@@ -187,7 +193,7 @@ impl Switch {
         }
         let failures = match status.life {
             PortLife::Failed(_) => before.map_or(0, |before| before.failures) + 1,
-            PortLife::Up | PortLife::Waiting(_) => 0,
+            PortLife::Up | PortLife::Waiting(_) | PortLife::Disabled(_) => 0,
         };
         let skip = (1 << failures.min(MOST_FAILURES)) - 1;
         self.ports.insert(port, Port { status, teardown, failures, skip });

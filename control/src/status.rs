@@ -15,7 +15,9 @@ use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_dataplane::id::{PortId, WorkerId};
 use lockgate_dataplane::port::DeviceStats;
 use lockgate_dataplane::state::VlanMode;
+use lockgate_dataplane::state::security::Admin;
 use lockgate_dataplane::table::fdb::FdbRow;
+use lockgate_dataplane::table::fdb::flap::Flap;
 use lockgate_dataplane::worker::{WorkerGone, Workers};
 use parking_lot::{Mutex, RwLock};
 
@@ -92,6 +94,8 @@ pub enum PortLife {
     Waiting(String),
     /// The device could not be opened; it is tried again.
     Failed(String),
+    /// It has a device, but no frame passes: the operator said so, or a guard did.
+    Disabled(&'static str),
 }
 
 /// Why the workers did not answer.
@@ -148,7 +152,20 @@ impl Running {
 
     /// The devices of all ports, by [`PortId`].
     pub fn ports(&self) -> Vec<PortStatus> {
-        self.ports.read().clone()
+        let mut ports = self.ports.read().clone();
+        for ((id, port), status) in self.topology.port_ids().zip(&self.topology.ports).zip(&mut ports) {
+            if status.life != PortLife::Up {
+                continue;
+            }
+            if port.security.admin == Admin::Down {
+                status.life = PortLife::Disabled("`admin: down` in the topology");
+            } else if self.totals().is_disabled(id) {
+                status.life = PortLife::Disabled(
+                    "it sent a spanning tree frame, which its bpdu_guard forbids; restart lockgate to enable it",
+                );
+            }
+        }
+        ports
     }
 
     /// The counters of all workers added up.
@@ -172,6 +189,21 @@ impl Running {
             self.devices.lock().observe(now);
         }
         self.devices.lock().totals()
+    }
+
+    /// Logs the addresses that were found flapping since the last call. Blocks until the workers answer.
+    pub fn log_flaps(&self) {
+        let Ok((flaps, more)) = self.ask(Workers::take_flaps) else { return };
+        let name = |port: PortId| self.topology.ports.get(port.index()).map_or("", |port| &port.name);
+        for Flap { vlan, mac, at, also_at } in flaps {
+            tracing::warn!(
+                %mac, %vlan, port = name(at), also_at = name(also_at),
+                "an address goes back and forth between two ports: a copy of a machine, or a loop"
+            );
+        }
+        if more > 0 {
+            tracing::warn!(more, "further addresses go back and forth");
+        }
     }
 
     /// The MAC table. Blocks until a worker answers.
@@ -222,7 +254,7 @@ impl PortStatus {
 
 impl PortLife {
     /// Every name that [`Self::name`] gives.
-    pub const NAMES: [&'static str; 3] = ["up", "waiting", "failed"];
+    pub const NAMES: [&'static str; 4] = ["up", "waiting", "failed", "disabled"];
 
     /// One word, a metric label.
     pub const fn name(&self) -> &'static str {
@@ -230,6 +262,7 @@ impl PortLife {
             Self::Up => "up",
             Self::Waiting(_) => "waiting",
             Self::Failed(_) => "failed",
+            Self::Disabled(_) => "disabled",
         }
     }
 
@@ -238,6 +271,7 @@ impl PortLife {
         match self {
             Self::Up => None,
             Self::Waiting(reason) | Self::Failed(reason) => Some(reason),
+            Self::Disabled(reason) => Some(reason),
         }
     }
 }

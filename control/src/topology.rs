@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_dataplane::id::{Direction, GroupId, PortId};
+use lockgate_dataplane::state::security::Security;
 use lockgate_dataplane::state::{BeyondLimit, ClassTable, FdbSettings, Shaping, VlanMode};
 
 /// One switch and everything on it.
@@ -94,6 +95,8 @@ pub struct Port {
     pub macs: Vec<MacAddr>,
     /// Learning from `learn:`; `None` means addresses are pinned.
     pub learn: Option<Learn>,
+    /// What it may do to the others.
+    pub security: Security,
     /// Shaping from the port into the switch: the group's, or the port's own which overrides it.
     pub ingress: Option<PortShaping>,
     /// Shaping from the switch to the port.

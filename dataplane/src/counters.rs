@@ -56,6 +56,10 @@ pub struct PortCounters {
     pub class_drops: [Counter; MAX_CLASSES],
     /// Bytes waiting for the port by class.
     pub class_depth_bytes: [Gauge; MAX_CLASSES],
+    /// Frames whose source was not learned because the MAC table was full.
+    pub table_full: Counter,
+    /// 1 since the port was disabled for what it sent.
+    pub disabled: Gauge,
 }
 
 /// One direction of a port. Frames and bytes are those the wire would carry: a super-frame counts as its segments.
@@ -145,6 +149,8 @@ pub struct FdbCounters {
     pub refused_static: Counter,
     /// Addresses refused because the table was full.
     pub refused_table_full: Counter,
+    /// Moves refused because the address had moved too often; only the worker that received the frame counts.
+    pub refused_flapping: Counter,
     /// Addresses refused because their port had its limit.
     pub refused_port_limit: Counter,
     /// Events for other workers that found their channel full; they are repeated later.

@@ -361,6 +361,7 @@ mod tests {
     use crate::id::{GroupId, WorkerId};
     use crate::port::Capabilities;
     use crate::port::memory::{MemoryPeer, Packet, memory_port};
+    use crate::state::security::Security;
     use crate::state::{
         ClassTable, FdbSettings, ForwardingState, PortState, Shaping, SourcePolicy, VlanMode,
     };
@@ -382,6 +383,7 @@ mod tests {
             vlan: VlanMode::Access(VlanId::UNTAGGED),
             isolated: false,
             sources: SourcePolicy::Pinned([station(id)].into()),
+            security: Security::default(),
             takes_unknown_unicast: false,
             ingress: None,
             egress,

@@ -46,6 +46,13 @@ pub enum FdbEvent {
         /// Its port.
         port: PortId,
     },
+    /// A pinned source is the port's no more.
+    Unpinned {
+        /// Its address.
+        mac: MacAddr,
+        /// Its port.
+        port: PortId,
+    },
     /// The port's addresses are to be forgotten, pinned first-seen ones included.
     Flush {
         /// The port.

@@ -1,9 +1,9 @@
 //! The frame path: the stages in order, and nothing else. `ls pipeline/` is the same list.
 //!
 //! ```text
-//!   receive:   parse → classify → ingress_policy → ingress_shaper ─┐ passes, or waits and
-//!                                                                 │ `release` takes it up again
-//!   forward:   ┌──────────────────────────────────────────────────┘
+//!   receive:   parse → classify → ingress_policy → storm_control → ingress_shaper ─┐ passes, or waits and
+//!                                                                                 │ `release` takes it up again
+//!   forward:   ┌──────────────────────────────────────────────────────────────────┘
 //!              └→ lookup (learn, find) → pacing → queue of the egress port, here or at the worker
 //!                                              that owns it
 //!   transmit:  queue → scheduler → tx_shaper → device
@@ -19,6 +19,7 @@ pub mod lookup;
 pub mod pacing;
 pub mod queue;
 pub mod scheduler;
+pub mod storm_control;
 pub mod tx_shaper;
 
 use std::collections::VecDeque;
@@ -28,6 +29,7 @@ use crate::frame::headers::Headers;
 use crate::frame::segment::Segments;
 use crate::id::{Direction, PortId};
 use crate::port::{BATCH, BATCH_BYTES, Settled};
+use crate::state::security::Admin;
 use crate::switch::{PortRuntime, Switch};
 use crate::time::Instant;
 use crate::verdict::DropReason;
@@ -42,7 +44,7 @@ impl Switch {
     pub fn receive(&mut self, now: Instant, frames: &mut Vec<Frame>) {
         for mut frame in frames.drain(..) {
             self.counters.flow.received.add(1);
-            match self.admit(&mut frame) {
+            match self.admit(now, &mut frame) {
                 Ok(()) if self.ports[frame.ingress.index()].ingress.is_too_long(&frame) => {
                     let port = frame.ingress;
                     self.cut_up(port, Direction::Ingress, frame, |switch, piece| {
@@ -50,18 +52,30 @@ impl Switch {
                     });
                 }
                 Ok(()) => self.shape_ingress(now, frame),
-                Err(reason) => self.discard(frame.ingress, Direction::Ingress, frame, reason),
+                Err(reason) => {
+                    if reason == DropReason::BpduGuard {
+                        self.disable(frame.ingress);
+                    }
+                    self.discard(frame.ingress, Direction::Ingress, frame, reason);
+                }
             }
         }
     }
 
-    /// Parse, classify, policy: everything that needs neither time nor another port.
-    fn admit(&mut self, frame: &mut Frame) -> Result<(), DropReason> {
+    /// Parse, classify, policy, storm limits: everything that needs no other port.
+    fn admit(&mut self, now: Instant, frame: &mut Frame) -> Result<(), DropReason> {
         let state = &self.state;
-        let port = state.port(frame.ingress);
+        let (port, runtime) = (state.port(frame.ingress), &mut self.ports[frame.ingress.index()]);
+        if port.security.admin == Admin::Down {
+            return Err(DropReason::AdminDown);
+        }
+        if runtime.disabled {
+            return Err(DropReason::BpduGuard);
+        }
         let headers = Headers::parse(frame.bytes()).map_err(|_| DropReason::Malformed)?;
         classify::classify(frame, &headers, &port.vlan, &state.classes)?;
-        ingress_policy::admit(frame, &port.sources, self.ports[frame.ingress.index()].first_seen)
+        ingress_policy::admit(now, frame, port, runtime.own)?;
+        runtime.storm.admit(now, frame)
     }
 
     fn shape_ingress(&mut self, now: Instant, frame: Frame) {
@@ -101,14 +115,23 @@ impl Switch {
     /// Learn, find, hand to the egress port's queue.
     fn forward(&mut self, now: Instant, frame: Frame) {
         let ingress = frame.ingress;
-        let first_seen = &mut self.ports[ingress.index()].first_seen;
-        match lookup::learn(now, &frame, &self.state.port(ingress).sources, first_seen, &mut self.fdb) {
+        let own = &mut self.ports[ingress.index()].own;
+        match lookup::learn(now, &frame, self.state.port(ingress), own, &mut self.fdb) {
             Ok(announce) => self.announce(announce, &frame),
             Err(reason) => return self.discard(ingress, Direction::Ingress, frame, reason),
         }
-        match lookup::lookup(&frame, &self.state, &self.fdb) {
+        let destination = lookup::lookup(&frame, &self.state, &self.fdb);
+        if let Destination::Flood { unknown_unicast: true } = destination
+            && let Err(reason) = self.ports[ingress.index()].storm.admit_unknown(now, &frame)
+        {
+            return self.discard(ingress, Direction::Ingress, frame, reason);
+        }
+        match destination {
             Destination::Port(egress) => {
                 self.count_ingress(&frame);
+                if !self.state.overhearers[ingress.index()].is_empty() {
+                    self.copy_to_overhearers(now, egress, &frame);
+                }
                 self.deliver(now, egress, frame);
             }
             Destination::Flood { unknown_unicast } => self.flood(now, frame, unknown_unicast),
@@ -129,16 +152,30 @@ impl Switch {
         };
         self.count_ingress(&frame);
         for next in receivers {
-            match frame.duplicate(&mut self.pool) {
-                Some(copy) => {
-                    self.counters.flow.copied.add(1);
-                    self.deliver(now, receiver, copy);
-                }
-                None => self.copy_failed(receiver, Direction::Egress, frame.wire_frames(), frame.wire_len()),
-            }
+            self.deliver_copy(now, receiver, &frame);
             receiver = next;
         }
         self.deliver(now, receiver, frame);
+    }
+
+    /// A copy of a unicast frame to every promiscuous port of its VLAN but the one it is for.
+    fn copy_to_overhearers(&mut self, now: Instant, egress: PortId, frame: &Frame) {
+        let state = self.state.clone();
+        for port in &state.overhearers[frame.ingress.index()] {
+            if *port != egress && lookup::takes_copy(frame, false, *port, &state) {
+                self.deliver_copy(now, *port, frame);
+            }
+        }
+    }
+
+    fn deliver_copy(&mut self, now: Instant, egress: PortId, frame: &Frame) {
+        match frame.duplicate(&mut self.pool) {
+            Some(copy) => {
+                self.counters.flow.copied.add(1);
+                self.deliver(now, egress, copy);
+            }
+            None => self.copy_failed(egress, Direction::Egress, frame.wire_frames(), frame.wire_len()),
+        }
     }
 
     /// Hands the frame to the worker that owns the egress port: this one, or through a ring.
@@ -156,7 +193,8 @@ impl Switch {
     /// Puts a frame into the queue of an egress port of this worker, in the form that port wants.
     pub fn enqueue(&mut self, now: Instant, egress: PortId, frame: Frame) {
         let port = &mut self.ports[egress.index()];
-        if !port.attached {
+        let is_down = port.disabled || self.state.port(egress).security.admin == Admin::Down;
+        if !port.attached || is_down {
             return self.discard(egress, Direction::Egress, frame, DropReason::PortDown);
         }
         if port.egress.is_too_long(&frame) {

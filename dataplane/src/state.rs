@@ -1,6 +1,8 @@
 //! What a worker reads: the topology with names resolved to dense integers and lists precomputed. Immutable; control
 //! builds it and publishes it whole.
 
+pub mod security;
+
 use std::num::NonZeroU8;
 
 use crate::frame::mac::MacAddr;
@@ -8,6 +10,8 @@ use crate::frame::vlan::{VlanId, VlanSet};
 use crate::id::{ClassId, GroupId, PortId, WorkerId};
 use crate::time::Nanos;
 use crate::units::{BitsPerSecond, Bytes};
+
+use security::Security;
 
 /// Most traffic classes a switch has.
 pub const MAX_CLASSES: usize = 8;
@@ -24,6 +28,8 @@ pub struct ForwardingState {
     /// For each port and VLAN-independent of content: who else could receive a group frame from it, by ingress
     /// [`PortId`]. Membership in the frame's VLAN is checked per receiver.
     pub flood: Box<[Box<[PortId]>]>,
+    /// The ports of `flood` that also receive unicast frames for others, by ingress [`PortId`].
+    pub overhearers: Box<[Box<[PortId]>]>,
 }
 
 /// Bounds of the MAC table.
@@ -48,6 +54,8 @@ pub struct PortState {
     pub isolated: bool,
     /// Which source addresses the port may use.
     pub sources: SourcePolicy,
+    /// What the port may do beyond that, and what is kept from the others.
+    pub security: Security,
     /// Whether frames to unknown unicast destinations are copied to this port.
     pub takes_unknown_unicast: bool,
     /// Shaping of frames from the port into the switch.
@@ -76,6 +84,14 @@ impl VlanMode {
         match self {
             Self::Access(own) => *own == vlan,
             Self::Trunk { allowed, .. } => allowed.contains(vlan),
+        }
+    }
+
+    /// Calls `act` for every VLAN of the port.
+    pub fn for_each(&self, act: impl FnMut(VlanId)) {
+        match self {
+            Self::Access(own) => std::iter::once(*own).for_each(act),
+            Self::Trunk { allowed, .. } => allowed.iter().for_each(act),
         }
     }
 
@@ -175,8 +191,11 @@ impl Default for ClassTable {
 impl ForwardingState {
     /// Builds the state and precomputes the flood lists.
     pub fn new(ports: Vec<PortState>, classes: ClassTable, fdb: FdbSettings) -> Self {
-        let flood = (0..ports.len()).map(|ingress| flood_list(&ports, ingress)).collect();
-        Self { ports: ports.into(), classes, fdb, flood }
+        let flood: Box<[Box<[PortId]>]> =
+            (0..ports.len()).map(|ingress| flood_list(&ports, ingress)).collect();
+        let overhears = |port: &&PortId| ports[port.index()].security.promiscuous.accepts();
+        let overhearers = flood.iter().map(|list| list.iter().filter(overhears).copied().collect()).collect();
+        Self { ports: ports.into(), classes, fdb, flood, overhearers }
     }
 
     /// The state of `port`.

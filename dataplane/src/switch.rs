@@ -8,12 +8,15 @@ use crate::buffer::{BufferPool, FrameBuf, PoolSize, SMALL};
 use crate::counters::WorkerCounters;
 use crate::exchange::{Exchange, FdbEvent};
 use crate::frame::Frame;
+use crate::frame::mac::MacAddr;
 use crate::id::{ClassId, Direction, PortId, WorkerId};
-use crate::pipeline::ingress_policy::FirstSeen;
-use crate::pipeline::lookup::Announce;
+use crate::pipeline::ingress_policy::OwnAddress;
+use crate::pipeline::lookup::{ALLOWED_LIMIT, Announce};
+use crate::pipeline::storm_control::StormControl;
 use crate::pipeline::tx_shaper::ShapedQueue;
 use crate::state::{ForwardingState, SourcePolicy};
 use crate::table::fdb::Fdb;
+use crate::table::fdb::flap::Flap;
 use crate::table::frame_list::FrameSlab;
 use crate::time::Instant;
 use crate::verdict::DropReason;
@@ -46,7 +49,10 @@ pub struct Switch {
 pub(crate) struct PortRuntime {
     /// The port has a device.
     pub attached: bool,
-    pub first_seen: FirstSeen,
+    /// It sent what its guard forbids; until the end of the switch.
+    pub disabled: bool,
+    pub own: OwnAddress,
+    pub storm: StormControl,
     pub ingress: ShapedQueue,
     pub egress: ShapedQueue,
 }
@@ -66,7 +72,9 @@ impl Switch {
         let count = state.ports.len();
         let runtime = |port: &crate::state::PortState| PortRuntime {
             attached: false,
-            first_seen: None,
+            disabled: false,
+            own: OwnAddress::default(),
+            storm: StormControl::new(port.security.storm, now),
             ingress: ShapedQueue::new(port.ingress.as_ref(), now),
             egress: ShapedQueue::new(port.egress.as_ref(), now),
         };
@@ -78,6 +86,7 @@ impl Switch {
                 }
             }
         }
+        reserve_shares(&mut fdb, &state);
         Self {
             me,
             pool: BufferPool::new(me, pool),
@@ -121,7 +130,7 @@ impl Switch {
     pub fn detach(&mut self, now: Instant, port: PortId) {
         let runtime = &mut self.ports[port.index()];
         runtime.attached = false;
-        runtime.first_seen = None;
+        runtime.own = OwnAddress::default();
         self.flush_queues(port);
         self.publish(now, port);
         self.fdb.flush_port(port);
@@ -136,6 +145,20 @@ impl Switch {
             self.counters.flow.received.add(1);
             self.discard(frame.ingress, Direction::Ingress, frame, DropReason::PortDown);
         }
+    }
+
+    /// Takes `port` out of service for what it sent. What was learned behind it is forgotten.
+    pub(crate) fn disable(&mut self, port: PortId) {
+        if !std::mem::replace(&mut self.ports[port.index()].disabled, true) {
+            self.counters.port(port).disabled.set(1);
+            self.fdb.flush_port(port);
+            self.tell_all(FdbEvent::Flush { port });
+        }
+    }
+
+    /// Addresses that were found flapping since the last call, and how many more were not kept.
+    pub fn take_flaps(&mut self) -> (Vec<Flap>, u64) {
+        self.fdb.take_flaps()
     }
 
     /// Drops every frame that waits for or from `port`.
@@ -188,6 +211,7 @@ impl Switch {
         counters.fdb.moved.publish(totals.moved);
         counters.fdb.refused_table_full.publish(totals.refused_table_full);
         counters.fdb.refused_port_limit.publish(totals.refused_port_limit);
+        counters.fdb.refused_flapping.publish(totals.refused_flapping);
         counters.fdb.refused_static.publish(totals.refused_static);
     }
 
@@ -240,6 +264,12 @@ impl Switch {
             Announce::Nothing => {}
             Announce::Learned => self.tell_all(FdbEvent::Learned { vlan, mac, port }),
             Announce::Pinned => self.tell_all(FdbEvent::Pinned { vlan, mac, port }),
+            Announce::Changed { former } => {
+                self.unpin(former, port);
+                self.tell_all(FdbEvent::Unpinned { mac: former, port });
+                self.tell_all(FdbEvent::Pinned { vlan, mac, port });
+            }
+            Announce::TableFull => self.counters.port(port).table_full.add(1),
         }
     }
 
@@ -251,18 +281,44 @@ impl Switch {
     fn apply(&mut self, now: Instant, event: FdbEvent) {
         match event {
             FdbEvent::Learned { vlan, mac, port } => {
-                self.fdb.learn(now, vlan, mac, port, usize::MAX);
+                self.fdb.follow(now, vlan, mac, port);
             }
             FdbEvent::Pinned { vlan, mac, port } => {
-                self.fdb.pin(vlan, mac, port);
+                if let Some(loser) = self.fdb.follow_pin(vlan, mac, port) {
+                    let own = &mut self.ports[loser.index()].own;
+                    if own.mac() == Some(mac) {
+                        *own = OwnAddress::default();
+                    }
+                }
             }
+            FdbEvent::Unpinned { mac, port } => self.unpin(mac, port),
             FdbEvent::Flush { port } => self.fdb.flush_port(port),
         }
+    }
+
+    /// Forgets a former address of `port` in each of its VLANs.
+    fn unpin(&mut self, mac: MacAddr, port: PortId) {
+        let Self { state, fdb, .. } = self;
+        state.port(port).vlan.for_each(|vlan| _ = fdb.unpin(vlan, mac, port));
     }
 
     /// The ring endpoints and channels to other workers.
     pub fn exchange(&mut self) -> &mut Exchange {
         &mut self.exchange
+    }
+}
+
+/// Half of the table is kept for the ports that learn, in equal shares; the rest is whose needs it first.
+fn reserve_shares(fdb: &mut Fdb, state: &ForwardingState) {
+    let limit = |port: &crate::state::PortState| match port.sources {
+        SourcePolicy::Learn { limit, .. } => limit,
+        _ if port.security.allowed.is_empty() => 0,
+        _ => ALLOWED_LIMIT,
+    };
+    let learners = state.ports.iter().filter(|port| limit(port) > 0).count();
+    let share = state.fdb.capacity / 2 / learners.max(1);
+    for (id, port) in (0..).map(PortId).zip(&state.ports) {
+        fdb.reserve_share(id, share.min(limit(port)));
     }
 }
 

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod fdb;
+pub mod frame_bucket;
 pub mod frame_list;
 pub mod shaper;
 pub mod token_bucket;

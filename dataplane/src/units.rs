@@ -8,6 +8,10 @@ use crate::time::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BitsPerSecond(u64);
 
+/// A rate of frames, at least one per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FramesPerSecond(u64);
+
 /// A size in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(u64);
@@ -41,6 +45,23 @@ impl BitsPerSecond {
     }
 }
 
+impl FramesPerSecond {
+    /// The slowest rate.
+    pub const MIN: Self = Self(1);
+    /// The fastest: more than 400 Gbit/s of the shortest frames.
+    pub const MAX: Self = Self(1_000_000_000);
+
+    /// A rate, or `None` outside [`Self::MIN`]..=[`Self::MAX`].
+    pub const fn new(frames: u64) -> Option<Self> {
+        if frames >= Self::MIN.0 && frames <= Self::MAX.0 { Some(Self(frames)) } else { None }
+    }
+
+    /// Frames per second.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
 impl Bytes {
     /// A size of `bytes` bytes.
     pub const fn new(bytes: u64) -> Self {
@@ -66,6 +87,12 @@ impl fmt::Display for BitsPerSecond {
             b if b % 1_000 == 0 => write!(f, "{} kbit/s", b / 1_000),
             b => write!(f, "{b} bit/s"),
         }
+    }
+}
+
+impl fmt::Display for FramesPerSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} frames/s", self.0)
     }
 }
 

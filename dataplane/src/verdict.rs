@@ -39,6 +39,16 @@ drop_reasons! {
     ForgedSource => "forged_source",
     /// Destination is in 01:80:C2:00:00:00 to :0F, which a bridge does not forward (IEEE 802.1Q clause 8.6.3).
     LinkLocalControl => "link_local_control",
+    /// The port sent a spanning tree frame although a guard forbids it, and is disabled since.
+    BpduGuard => "bpdu_guard",
+    /// The operator took the port down.
+    AdminDown => "admin_down",
+    /// More broadcast frames per second than the port may send.
+    StormBroadcast => "storm_broadcast",
+    /// More multicast frames per second than the port may send.
+    StormMulticast => "storm_multicast",
+    /// More frames per second to unknown stations than the port may send.
+    StormUnknownUnicast => "storm_unknown_unicast",
     /// The port already learned as many addresses as it may.
     LearnLimit => "learn_limit",
     /// No port has this unicast destination and none takes unknown unicast.

@@ -24,6 +24,7 @@ use crate::port::{Device, DeviceStats};
 use crate::state::ForwardingState;
 use crate::switch::Switch;
 use crate::table::fdb::FdbRow;
+use crate::table::fdb::flap::Flap;
 use crate::time::{Instant, Nanos};
 
 use clock::MonotonicClock;
@@ -57,6 +58,7 @@ enum Command {
     Detach { port: PortId, done: Sender<Option<Box<dyn Device>>> },
     LaneStats { reply: Sender<Option<DeviceStats>> },
     Fdb { reply: Sender<Vec<FdbRow>> },
+    Flaps { reply: Sender<(Vec<Flap>, u64)> },
     Devices { reply: Sender<Vec<(PortId, DeviceStats)>> },
     Drain { reply: Sender<Vec<Box<dyn Device>>> },
     Stop { reply: Sender<Stopped> },
@@ -189,6 +191,20 @@ impl Workers {
     /// If that worker is gone.
     pub fn fdb(&self) -> Result<Vec<FdbRow>, WorkerGone> {
         self.ask(WorkerId(0), |reply| Command::Fdb { reply })
+    }
+
+    /// Addresses that were found flapping since the last call, and how many more were not kept.
+    ///
+    /// # Errors
+    /// If a worker is gone.
+    pub fn take_flaps(&self) -> Result<(Vec<Flap>, u64), WorkerGone> {
+        let mut all = (Vec::new(), 0);
+        for worker in self.ids() {
+            let (flaps, more) = self.ask(worker, |reply| Command::Flaps { reply })?;
+            all.0.extend(flaps);
+            all.1 += more;
+        }
+        Ok(all)
     }
 
     /// Counters of every device.
@@ -367,6 +383,7 @@ impl Worker {
                 Command::Detach { port, done } => _ = done.send(self.engine.detach(now, port)),
                 Command::LaneStats { reply } => _ = reply.send(self.engine.lane_stats()),
                 Command::Fdb { reply } => _ = reply.send(self.engine.switch().fdb().rows(now)),
+                Command::Flaps { reply } => _ = reply.send(self.engine.switch_mut().take_flaps()),
                 Command::Devices { reply } => _ = reply.send(self.engine.device_stats()),
                 Command::Drain { reply } => _ = reply.send(self.engine.drain(now)),
                 Command::Stop { reply } => {

@@ -4,8 +4,11 @@
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_dataplane::frame::vlan::VlanId;
 use lockgate_dataplane::id::{Direction, PortId};
+use lockgate_dataplane::pipeline::lookup::ALLOWED_LIMIT;
+use lockgate_dataplane::state::security::Admin;
 use lockgate_dataplane::state::{BeyondLimit, FdbSettings, PortState, SourcePolicy, VlanMode};
-use lockgate_dataplane::time::Instant;
+use lockgate_dataplane::table::fdb::flap::{FLAP_MOVES, FLAP_WINDOW};
+use lockgate_dataplane::time::{Instant, Nanos};
 use lockgate_dataplane::verdict::DropReason;
 
 /// The naive switch.
@@ -15,7 +18,8 @@ pub struct ModelSwitch {
     fdb: FdbSettings,
     mtu: usize,
     is_up: Vec<bool>,
-    first_seen: Vec<Option<MacAddr>>,
+    own: Vec<Option<(MacAddr, Instant)>>,
+    disabled: Vec<bool>,
     entries: Vec<Entry>,
 }
 
@@ -39,8 +43,8 @@ struct Entry {
 #[derive(Debug, PartialEq)]
 enum Kind {
     Configured,
-    FirstSeen,
-    Learned { last_used: Instant },
+    Shown,
+    Learned { last_used: Instant, moves: Vec<Instant> },
 }
 
 /// A frame that got past the checks at its port.
@@ -69,7 +73,8 @@ impl ModelSwitch {
             fdb,
             mtu,
             is_up: vec![true; ports.len()],
-            first_seen: vec![None; ports.len()],
+            own: vec![None; ports.len()],
+            disabled: vec![false; ports.len()],
             entries,
         }
     }
@@ -82,7 +87,7 @@ impl ModelSwitch {
     /// The port loses its device, and with it every address that was not configured.
     pub fn port_down(&mut self, port: PortId) {
         self.is_up[port.index()] = false;
-        self.first_seen[port.index()] = None;
+        self.own[port.index()] = None;
         self.entries.retain(|entry| entry.port != port || entry.kind == Kind::Configured);
     }
 
@@ -90,10 +95,10 @@ impl ModelSwitch {
     pub fn receive(&mut self, now: Instant, ingress: PortId, bytes: &[u8]) -> Outcome {
         let age = self.fdb.age;
         self.entries.retain(|entry| match entry.kind {
-            Kind::Learned { last_used } => now.saturating_since(last_used) < age,
-            Kind::Configured | Kind::FirstSeen => true,
+            Kind::Learned { last_used, .. } => now.saturating_since(last_used) < age,
+            Kind::Configured | Kind::Shown => true,
         });
-        let receivers = self.admit(ingress, bytes).and_then(|frame| {
+        let receivers = self.admit(now, ingress, bytes).and_then(|frame| {
             self.learn(now, ingress, frame.vlan, address(bytes, 6))?;
             Ok((self.receivers(ingress, frame.vlan, address(bytes, 0))?, frame))
         });
@@ -113,7 +118,13 @@ impl ModelSwitch {
     }
 
     /// Well-formed, in a VLAN of the port, not for the bridge itself, from an address the port may use.
-    fn admit(&mut self, ingress: PortId, bytes: &[u8]) -> Result<Admitted, DropReason> {
+    fn admit(&mut self, now: Instant, ingress: PortId, bytes: &[u8]) -> Result<Admitted, DropReason> {
+        if self.ports[ingress.index()].security.admin == Admin::Down {
+            return Err(DropReason::AdminDown);
+        }
+        if self.disabled[ingress.index()] {
+            return Err(DropReason::BpduGuard);
+        }
         if bytes.len() < 14 {
             return Err(DropReason::Malformed);
         }
@@ -134,64 +145,126 @@ impl ModelSwitch {
             (VlanMode::Trunk { .. }, vid) => vlans(&port.vlan).into_iter().find(|vlan| vlan.get() == vid),
         };
         let vlan = vlan.ok_or(DropReason::VlanNotAllowed)?;
-        if bytes[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00] && bytes[5] <= 0x0f {
+        let is_tree =
+            bytes[..6] == [0x01, 0x80, 0xc2, 0, 0, 0] || bytes[..6] == [0x01, 0, 0x0c, 0xcc, 0xcc, 0xcd];
+        if is_tree && port.security.bpdu_guard {
+            self.disabled[ingress.index()] = true;
+            self.entries.retain(|entry| entry.port != ingress || entry.kind == Kind::Configured);
+            return Err(DropReason::BpduGuard);
+        }
+        let is_link_local = bytes[..5] == [0x01, 0x80, 0xc2, 0x00, 0x00] && bytes[5] <= 0x0f;
+        if is_link_local && !port.security.link_local.contains(address(bytes, 0)) {
             return Err(DropReason::LinkLocalControl);
         }
         let source = address(bytes, 6);
         if source.0[0] % 2 == 1 || source.0 == [0; 6] {
             return Err(DropReason::InvalidSource);
         }
-        let is_own = match &port.sources {
-            SourcePolicy::Pinned(macs) => macs.contains(&source),
-            SourcePolicy::FirstSeen => self.first_seen[ingress.index()].is_none_or(|first| first == source),
-            SourcePolicy::Learn { .. } => true,
-        };
-        match is_own {
-            true => Ok(Admitted { vlan, priority: control & 0xf000, untagged }),
-            false => Err(DropReason::ForgedSource),
+        match self.foreign(now, ingress, source) && !port.security.forged_transmits.accepts() {
+            false => Ok(Admitted { vlan, priority: control & 0xf000, untagged }),
+            true => Err(DropReason::ForgedSource),
         }
     }
 
+    /// Whether `source` is none that `port` may have, or may change to.
+    fn foreign(&self, now: Instant, port: PortId, source: MacAddr) -> bool {
+        let (own, state) = (self.own[port.index()], &self.ports[port.index()]);
+        let may_change = own.is_none_or(|(_, since)| now.saturating_since(since) >= Nanos::from_secs(1));
+        let is_own = match &state.sources {
+            SourcePolicy::Pinned(macs) => macs.contains(&source),
+            SourcePolicy::FirstSeen => own.is_none(),
+            SourcePolicy::Learn { .. } => true,
+        };
+        let shows = own.is_some_and(|(mac, _)| mac == source);
+        let is_allowed = state.security.allowed.iter().any(|allowed| allowed.matches(source));
+        let may_be_new = state.security.mac_changes.accepts() && may_change;
+        ![is_own, shows, is_allowed, may_be_new].contains(&true)
+    }
+
     fn learn(&mut self, now: Instant, port: PortId, vlan: VlanId, mac: MacAddr) -> Result<(), DropReason> {
+        let state = &self.ports[port.index()];
+        let forged = match state.security.forged_transmits.accepts() {
+            true => Ok(()),
+            false => Err(DropReason::ForgedSource),
+        };
+        if self.foreign(now, port, mac) {
+            return forged;
+        }
         let known = self.entries.iter().position(|entry| entry.vlan == vlan && entry.mac == mac);
         let is_fixed = known.is_some_and(|at| !is_learned(&self.entries[at]));
+        let is_allowed = state.security.allowed.iter().any(|allowed| allowed.matches(mac));
+        let shows = self.own[port.index()].is_some_and(|(own, _)| own == mac);
+        let (limit, beyond) = match &state.sources {
+            SourcePolicy::Learn { limit, beyond } => (*limit, *beyond),
+            // Its addresses are all in the list already.
+            SourcePolicy::Pinned(macs) if macs.contains(&mac) => return Ok(()),
+            _ if is_allowed && !shows => (ALLOWED_LIMIT, BeyondLimit::Drop),
+            _ => {
+                if known.is_some_and(|at| self.entries[at].port != port) {
+                    return forged;
+                }
+                if !shows {
+                    let former = self.own[port.index()].replace((mac, now));
+                    self.entries.retain(|entry| {
+                        entry.port != port
+                            || entry.kind != Kind::Shown
+                            || former.is_none_or(|(former, _)| entry.mac != former)
+                    });
+                }
+                self.entries.retain(|entry| entry.vlan != vlan || entry.mac != mac);
+                self.entries.push(Entry { vlan, mac, port, kind: Kind::Shown });
+                return Ok(());
+            }
+        };
         if let (Some(at), true) = (known, is_fixed) {
             return if self.entries[at].port == port { Ok(()) } else { Err(DropReason::ForgedSource) };
         }
-        let (limit, beyond) = match self.ports[port.index()].sources {
-            // Its addresses are all in the list already.
-            SourcePolicy::Pinned(_) => return Ok(()),
-            SourcePolicy::FirstSeen => {
-                if known.is_some_and(|at| self.entries[at].port != port) {
-                    return Err(DropReason::ForgedSource);
-                }
-                self.first_seen[port.index()] = Some(mac);
-                known.map(|at| self.entries.remove(at));
-                self.entries.push(Entry { vlan, mac, port, kind: Kind::FirstSeen });
-                return Ok(());
-            }
-            SourcePolicy::Learn { limit, beyond } => (limit, beyond),
-        };
-        let learned = Entry { vlan, mac, port, kind: Kind::Learned { last_used: now } };
         if let Some(at) = known.filter(|at| self.entries[*at].port == port) {
-            self.entries[at] = learned;
+            if let Kind::Learned { last_used, .. } = &mut self.entries[at].kind {
+                *last_used = now;
+            }
             return Ok(());
         }
-        let has = self.entries.iter().filter(|entry| is_learned(entry) && entry.port == port).count();
-        if has >= limit {
+        let has = |port| self.entries.iter().filter(|entry| is_learned(entry) && entry.port == port).count();
+        if has(port) >= limit {
             return match beyond {
                 BeyondLimit::Drop => Err(DropReason::LearnLimit),
                 BeyondLimit::Forward => Ok(()),
             };
         }
-        let learned_everywhere = self.entries.iter().filter(|entry| is_learned(entry)).count();
-        match known {
-            Some(at) => self.entries[at] = learned,
-            None if learned_everywhere < self.fdb.capacity => self.entries.push(learned),
-            // A full table forwards and does not learn.
-            None => {}
+        if let Some(at) = known {
+            let entry = &mut self.entries[at];
+            let Kind::Learned { last_used, moves } = &mut entry.kind else { return Ok(()) };
+            let is_over = moves.first().is_none_or(|since| now.saturating_since(*since) >= FLAP_WINDOW);
+            if is_over {
+                moves.clear();
+            }
+            if moves.len() < usize::from(FLAP_MOVES) {
+                moves.push(now);
+                (*last_used, entry.port) = (now, port);
+            }
+            return Ok(());
+        }
+        // A full table forwards and does not learn. Half of it is kept for the ports that learn.
+        let learners = (0..self.ports.len()).filter(|port| self.limit(id(*port)) > 0).count();
+        let share = |port| (self.fdb.capacity / 2 / learners.max(1)).min(self.limit(port));
+        let unused = |port| share(port).saturating_sub(has(port));
+        let kept: usize = (0..self.ports.len()).map(id).filter(|other| *other != port).map(unused).sum();
+        let all = self.entries.iter().filter(|entry| is_learned(entry)).count();
+        if all < self.fdb.capacity && (unused(port) > 0 || all + kept < self.fdb.capacity) {
+            let kind = Kind::Learned { last_used: now, moves: Vec::new() };
+            self.entries.push(Entry { vlan, mac, port, kind });
         }
         Ok(())
+    }
+
+    fn limit(&self, port: PortId) -> usize {
+        let port = &self.ports[port.index()];
+        match port.sources {
+            SourcePolicy::Learn { limit, .. } => limit,
+            _ if port.security.allowed.is_empty() => 0,
+            _ => ALLOWED_LIMIT,
+        }
     }
 
     fn receivers(&self, ingress: PortId, vlan: VlanId, to: MacAddr) -> Result<Vec<PortId>, DropReason> {
@@ -204,14 +277,23 @@ impl ModelSwitch {
         match known.filter(|_| !is_group) {
             Some(entry) if entry.port == ingress => Err(DropReason::SamePort),
             Some(entry) if isolated(entry.port) => Err(DropReason::Isolated),
-            Some(entry) => Ok(vec![entry.port]),
+            Some(entry) => {
+                let overhears = |egress: &PortId| {
+                    let port = &self.ports[egress.index()];
+                    ![ingress, entry.port].contains(egress)
+                        && port.security.promiscuous.accepts()
+                        && !isolated(*egress)
+                        && vlans(&port.vlan).contains(&vlan)
+                };
+                Ok((0..self.ports.len()).map(id).filter(overhears).chain([entry.port]).collect())
+            }
             None => {
                 let takes = |egress: &PortId| {
                     let port = &self.ports[egress.index()];
                     *egress != ingress
                         && !isolated(*egress)
                         && vlans(&port.vlan).contains(&vlan)
-                        && (is_group || port.takes_unknown_unicast)
+                        && (is_group || port.takes_unknown_unicast || port.security.promiscuous.accepts())
                 };
                 let receivers: Vec<_> = (0..self.ports.len()).map(id).filter(takes).collect();
                 match (receivers.is_empty(), is_group) {
@@ -225,7 +307,9 @@ impl ModelSwitch {
 
     /// The frame as it leaves by `egress`: untagged, or with the tag of its VLAN and the priority it came with.
     fn send(&self, egress: PortId, frame: &Admitted) -> Result<Vec<u8>, DropReason> {
-        if !self.is_up[egress.index()] {
+        let state = &self.ports[egress.index()];
+        if !self.is_up[egress.index()] || self.disabled[egress.index()] || state.security.admin == Admin::Down
+        {
             return Err(DropReason::PortDown);
         }
         let bytes = match &self.ports[egress.index()].vlan {

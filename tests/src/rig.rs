@@ -9,6 +9,7 @@ use lockgate_dataplane::exchange::Exchange;
 use lockgate_dataplane::frame::vlan::VlanId;
 use lockgate_dataplane::id::{Direction, GroupId, PortId, WorkerId};
 use lockgate_dataplane::port::memory::{MemoryPeer, Packet, memory_port};
+use lockgate_dataplane::state::security::Security;
 use lockgate_dataplane::state::{BeyondLimit, ForwardingState, PortState, SourcePolicy, VlanMode};
 use lockgate_dataplane::switch::Switch;
 use lockgate_dataplane::time::Instant;
@@ -237,6 +238,7 @@ pub fn open_port() -> PortState {
         vlan: VlanMode::Access(VlanId::UNTAGGED),
         isolated: false,
         sources: SourcePolicy::Learn { limit: 1000, beyond: BeyondLimit::Drop },
+        security: Security::default(),
         takes_unknown_unicast: true,
         ingress: None,
         egress: None,

@@ -34,7 +34,7 @@ pub struct Port {
     pub group: String,
     /// `netdev`, `veth`, `tap` or `internal`.
     pub kind: String,
-    /// `up`, `waiting` or `failed`.
+    /// `up`, `waiting`, `failed` or `disabled`.
     pub state: String,
     /// Why it is not up.
     pub reason: Option<String>,

@@ -8,6 +8,7 @@ use lockgate_dataplane::state::{BeyondLimit, VlanMode};
 use super::diagnostic::{Diagnostics, Located};
 use super::reader::{Field, Fields, Reader, Schema};
 use super::scalar::{self, Fault, Scalar};
+use super::security::SecurityConfig;
 use super::shaping::{self, DirectionsConfig};
 use super::tree::Value;
 use crate::topology::Learn;
@@ -17,8 +18,19 @@ const DEFAULT_LEARN_LIMIT: usize = 64;
 const MAX_LEARN_LIMIT: u64 = 4096;
 
 const GROUP: Schema = Schema {
-    known: &["vlan", "trunk", "native", "isolated", "shaping", "learn"],
-    later: &["security", "storm", "teaming"],
+    known: &[
+        "vlan",
+        "trunk",
+        "native",
+        "isolated",
+        "shaping",
+        "learn",
+        "security",
+        "storm",
+        "link_local",
+        "bpdu_guard",
+    ],
+    later: &["teaming"],
 };
 const SHAPING: Schema = Schema { known: &["port"], later: &["group"] };
 const LEARN: Schema = Schema { known: &["limit", "beyond"], later: &[] };
@@ -36,6 +48,8 @@ pub struct GroupConfig {
     pub shaping: DirectionsConfig,
     /// Learning of each of its ports.
     pub learn: LearnConfig,
+    /// Security of each of its ports.
+    pub security: SecurityConfig,
 }
 
 /// What was written for learning.
@@ -71,6 +85,7 @@ impl GroupConfig {
                 .is_some_and(|isolated| isolated.value),
             shaping: fields.get("shaping").map(|field| read_shaping(reader, field)).unwrap_or_default(),
             learn: read_learn(reader, &fields),
+            security: SecurityConfig::read(reader, &fields),
         }
     }
 }

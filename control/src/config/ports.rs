@@ -7,12 +7,28 @@ use super::groups::{LearnConfig, read_learn};
 use super::interface::{FarEndConfig, InterfaceConfig, read_far_end, read_internal};
 use super::reader::{Field, Fields, Reader, Schema};
 use super::scalar::{self, Fault, Scalar};
+use super::security::SecurityConfig;
 use super::shaping::{self, DirectionsConfig};
 use crate::topology::Steering;
 
 const PORT: Schema = Schema {
-    known: &["group", "netdev", "veth", "tap", "internal", "steering", "mac", "learn", "shaping"],
-    later: &["vhost_user", "shares", "adopt", "security", "storm"],
+    known: &[
+        "group",
+        "netdev",
+        "veth",
+        "tap",
+        "internal",
+        "steering",
+        "mac",
+        "learn",
+        "shaping",
+        "security",
+        "storm",
+        "link_local",
+        "bpdu_guard",
+        "admin",
+    ],
+    later: &["vhost_user", "shares", "adopt"],
 };
 const KINDS: [&str; 4] = ["netdev", "veth", "tap", "internal"];
 
@@ -31,6 +47,8 @@ pub struct PortConfig {
     pub learn: LearnConfig,
     /// Shaping that overrides its group's.
     pub shaping: DirectionsConfig,
+    /// Security that overrides its group's.
+    pub security: SecurityConfig,
 }
 
 /// What a port is.
@@ -78,6 +96,7 @@ impl PortConfig {
                 .get("shaping")
                 .map(|field| shaping::read_directions(&mut reader.part("shaping"), field))
                 .unwrap_or_default(),
+            security: SecurityConfig::read(reader, &fields),
             name,
         };
         port.check_addresses(reader, &fields);

@@ -167,7 +167,7 @@ impl Member<'_> {
     }
 
     fn resolve(&self) -> Option<Port> {
-        let (group_id, _) = self.group?;
+        let (group_id, group) = self.group?;
         let kind = match self.port.kind.as_ref()? {
             KindConfig::Netdev { interface, steering } => {
                 PortKind::Netdev { interface: interface.value.clone(), steering: *steering }
@@ -191,6 +191,7 @@ impl Member<'_> {
             kind,
             macs: self.port.macs.iter().map(|mac| mac.value).collect(),
             learn: self.learn(),
+            security: self.port.security.resolve(&group.security),
             ingress: self.shaping(Direction::Ingress),
             egress: self.shaping(Direction::Egress),
         })

@@ -6,7 +6,7 @@
 //! than rounded.
 
 use lockgate_dataplane::time::Nanos;
-use lockgate_dataplane::units::{BitsPerSecond, Bytes};
+use lockgate_dataplane::units::{BitsPerSecond, Bytes, FramesPerSecond};
 
 use super::scalar::{Fault, Scalar};
 
@@ -36,6 +36,14 @@ const RATE: Dimension = Dimension {
     ],
     example: "100 Mbit/s",
     likely: [["Mbit/s", "MB/s"], ["bit/s", "kbit/s"]],
+};
+
+const FRAME_RATE: Dimension = Dimension {
+    noun: "a rate of frames",
+    base: "frames/s",
+    units: &[("frames/s", 1), ("kframes/s", 1_000)],
+    example: "1000 frames/s",
+    likely: [["frames/s", "kframes/s"], ["frames/s", "kframes/s"]],
 };
 
 const SIZE: Dimension = Dimension {
@@ -80,6 +88,15 @@ pub fn rate(scalar: &Scalar) -> Result<BitsPerSecond, Fault> {
             BitsPerSecond::MIN,
             BitsPerSecond::MAX
         ))
+    })
+}
+
+/// Reads a rate of frames, such as `1000 frames/s`.
+pub fn frame_rate(scalar: &Scalar) -> Result<FramesPerSecond, Fault> {
+    let frames = quantity(&scalar.text, &FRAME_RATE)?;
+    FramesPerSecond::new(frames).ok_or_else(|| {
+        let (min, max) = (FramesPerSecond::MIN, FramesPerSecond::MAX);
+        Fault::new(format!("`{}` is out of range: {min} to {max}", scalar.text))
     })
 }
 

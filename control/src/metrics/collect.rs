@@ -8,6 +8,8 @@ mod workers;
 
 use std::time::UNIX_EPOCH;
 
+use lockgate_dataplane::id::GroupId;
+
 use crate::status::totals::level;
 use crate::status::{COMMIT, Running, VERSION};
 
@@ -56,5 +58,11 @@ fn fdb(page: &mut Page, running: &Running) {
         &["port_limit"],
         totals.sum(|worker| worker.fdb.refused_port_limit.total()),
     );
+    page.count(&names::FDB_REFUSED, &["flapping"], totals.sum(|worker| worker.fdb.refused_flapping.total()));
+    for (id, group) in (0..).map(GroupId).zip(&running.topology.groups) {
+        let of_port = |port| totals.sum(|worker| worker.port(port).table_full.total());
+        let full = running.topology.members(id).map(|(port, _)| of_port(port)).sum();
+        page.count(&names::PORT_GROUP_FDB_TABLE_FULL, &[&group.name], full);
+    }
     page.count(&names::FDB_EVENTS_LOST, &[], totals.sum(|worker| worker.fdb.events_lost.total()));
 }

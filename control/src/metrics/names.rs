@@ -73,7 +73,7 @@ metrics! {
     PORT_UP = Gauge "lockgate_port_up" "" ["port"]
         "Whether frames pass the port: 1 or 0.";
     PORT_STATE = Gauge "lockgate_port_state" "" ["port", "state"]
-        "1 for the state the port is in, 0 for the others: up, waiting for its interface, or failed to open it.";
+        "1 for the state the port is in, 0 for the others: up, waiting for its interface, failed to open it, or disabled by the operator or a guard.";
     PORT_MTU = Gauge "lockgate_port_mtu_bytes" "bytes" ["port"]
         "Longest IP packet the port's device takes.";
     PORT_FRAMES = Counter "lockgate_port_frames_total" "frames" ["port", "direction", "cast"]
@@ -130,7 +130,9 @@ metrics! {
     FDB_MOVED = Counter "lockgate_fdb_moved_total" "" []
         "Addresses that moved to another port.";
     FDB_REFUSED = Counter "lockgate_fdb_refused_total" "" ["reason"]
-        "Times an address was not learned, because the table was full or its port had its limit.";
+        "Times an address was not learned, because the table was full, its port had its limit, or it went back and forth between two ports.";
+    PORT_GROUP_FDB_TABLE_FULL = Counter "lockgate_port_group_fdb_table_full_total" "frames" ["port_group"]
+        "Frames of ports of the group whose source was not learned because the MAC table was full; they pass.";
     FDB_EVENTS_LOST = Counter "lockgate_fdb_events_lost_total" "" []
         "Messages on learned addresses that another worker had no room for; they are repeated later.";
 

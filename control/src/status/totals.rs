@@ -76,6 +76,11 @@ impl Totals<'_> {
         self.0.iter().map(|worker| number(worker)).sum()
     }
 
+    /// Whether `port` was disabled for what it sent.
+    pub fn is_disabled(&self, port: PortId) -> bool {
+        self.0.iter().any(|worker| worker.port(port).disabled.value() != 0)
+    }
+
     /// One direction of `port`.
     pub fn direction(&self, port: PortId, direction: Direction) -> DirectionTotals {
         let mut total = DirectionTotals::default();

@@ -36,6 +36,11 @@ impl MacAddr {
         self.0[..5] == [0x01, 0x80, 0xc2, 0, 0] && self.0[5] < 0x10
     }
 
+    /// Spanning tree: the bridge group (IEEE 802.1Q clause 8.13.5), or Cisco's for one tree per VLAN.
+    pub fn is_spanning_tree(self) -> bool {
+        matches!(self.0, [0x01, 0x80, 0xc2, 0, 0, 0] | [0x01, 0x00, 0x0c, 0xcc, 0xcc, 0xcd])
+    }
+
     /// The address as the low 48 bits of an integer.
     pub const fn to_u64(self) -> u64 {
         let [a, b, c, d, e, f] = self.0;

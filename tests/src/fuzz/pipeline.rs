@@ -8,6 +8,7 @@ use lockgate_dataplane::frame::vlan::{VlanId, VlanSet};
 use lockgate_dataplane::id::{ClassId, GroupId, PortId, WorkerId};
 use lockgate_dataplane::port::memory::Packet;
 use lockgate_dataplane::port::tap::vnet;
+use lockgate_dataplane::state::security::Security;
 use lockgate_dataplane::state::{
     BeyondLimit, Class, ClassTable, FdbSettings, ForwardingState, PortState, Service, Shaping, SourcePolicy,
     VlanMode,
@@ -116,6 +117,7 @@ fn port(input: &mut Input<'_>, number: u8, workers: u8) -> PortState {
             1 => SourcePolicy::FirstSeen,
             _ => SourcePolicy::Learn { limit: input.below(5), beyond },
         },
+        security: Security::default(),
         takes_unknown_unicast: input.one_in(2),
         ingress: shaping(input),
         egress: shaping(input),

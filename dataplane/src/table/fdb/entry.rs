@@ -5,6 +5,8 @@ use crate::frame::vlan::VlanId;
 use crate::id::PortId;
 use crate::time::{Instant, Nanos};
 
+use super::flap::Moves;
+
 /// An entry of the table, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FdbRow {
@@ -40,6 +42,8 @@ pub(super) enum Origin {
         last_used: Instant,
         /// When the other workers were last told, or told us.
         announced: Instant,
+        /// How often it moved of late.
+        moves: Moves,
     },
 }
 
