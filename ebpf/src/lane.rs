@@ -27,8 +27,12 @@ use crate::count;
 const TCX_NEXT: i32 = -1;
 
 #[btf_map]
-static LANE_PORTS: HashMap<u32, [u32; PortEntry::WORDS], { MAX_LANE_PORTS as usize }, { BPF_F_NO_PREALLOC as usize }> =
-    HashMap::new();
+static LANE_PORTS: HashMap<
+    u32,
+    [u32; PortEntry::WORDS],
+    { MAX_LANE_PORTS as usize },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
 
 #[btf_map]
 static LANE_SLOTS: Array<[u32; SlotEntry::WORDS], { MAX_LANE_PORTS as usize }> = Array::new();
@@ -57,7 +61,9 @@ fn to_lane(skb: *mut __sk_buff) -> (LaneCounter, i32) {
     // SAFETY: the kernel calls the program with a valid context; the field is plain data.
     let ifindex = unsafe { (*skb).ifindex };
     // SAFETY: entries are replaced whole and never written through by the program.
-    let Some(words) = (unsafe { LANE_PORTS.get(ifindex) }) else { return (LaneCounter::PassedNoPort, TCX_NEXT) };
+    let Some(words) = (unsafe { LANE_PORTS.get(ifindex) }) else {
+        return (LaneCounter::PassedNoPort, TCX_NEXT);
+    };
     let port = PortEntry::from_words(*words);
     // SAFETY: as above.
     if unsafe { (*skb).vlan_present } == 0 {
