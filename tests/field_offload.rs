@@ -114,7 +114,8 @@ fn a_super_frame_reaches_a_veth_as_frames_of_its_mtu() {
     let port = |kind: &str, name: &str, netns: &Netns, number: u8| {
         let netns = netns.name();
         format!(
-            "  {name}: {{ group: lan, {kind}: {{ netns: {netns}, interface: eth0, address: 10.77.0.{number}/24 }} }}\n"
+            "  {name}: {{ group: lan, {kind}: {{ netns: {netns}, interface: eth0, address: 10.77.0.{number}/24 }}{} }}\n",
+            if kind == "veth" { ", steering: xdp" } else { "" }
         )
     };
     for (from, to) in [("tap", "veth"), ("veth", "veth")] {
@@ -287,10 +288,17 @@ fn every_length_passes_with_a_tag_added_and_removed() {
     }
     let _alone = ALONE.lock();
     const VLAN: u16 = 10;
-    let lab = RawLab::new(&[("access", "ten"), ("tap", "ten"), ("trunk", "trunk")]);
+    let ports = [("access", "ten"), ("tap", "ten"), ("trunk", "trunk")];
+    // Through a lane, a frame that ends with its EtherType is padded, for the same reason as below.
+    for (lab, shortest) in [(RawLab::new(&ports).by_xdp(), 14), (RawLab::new(&ports), 16)] {
+        every_length_passes(&lab, shortest, VLAN);
+    }
+}
+
+fn every_length_passes(lab: &RawLab, shortest: usize, vlan: u16) {
     let (switch, far) = lab.start("  ten: { vlan: 10 }\n  trunk: { trunk: [10] }");
     let [access, tap, trunk] = &far[..] else { panic!("three ports") };
-    for length in 14..=FULL {
+    for length in shortest..=FULL {
         let frame = |number: u8| {
             let payload: Vec<u8> = (14..length).map(|at| (at * 7 + length).to_le_bytes()[0]).collect();
             ethernet(MacAddr::BROADCAST, station(number), TEST_ETHERTYPE, &payload)
@@ -311,11 +319,11 @@ fn every_length_passes_with_a_tag_added_and_removed() {
             exact(other, number, &plain);
             // Linux itself throws a tagged frame away in which nothing follows the tag.
             if length >= 16 {
-                exact(trunk, number, &tagged(0, VLAN, &plain));
+                exact(trunk, number, &tagged(0, vlan, &plain));
             }
         }
         let plain = frame(3);
-        trunk.socket.send(&tagged(0, VLAN, &plain));
+        trunk.socket.send(&tagged(0, vlan, &plain));
         exact(access, 3, &plain);
         exact(tap, 3, &plain);
     }
@@ -560,7 +568,7 @@ fn less_usual_frames_cross_the_switch_like_that() {
         return;
     }
     let _alone = ALONE.lock();
-    let lab = RawLab::new(&[("a", "lan"), ("b", "lan")]);
+    let lab = RawLab::new(&[("a", "lan"), ("b", "lan")]).by_xdp();
     let (switch, far) = lab.start("  lan: {}");
     let [a, b] = &far[..] else { panic!("two ports") };
     for Case { name, sent, wire } in cases() {

@@ -206,7 +206,7 @@ fn whatever_is_dropped_gives_its_buffer_back() {
         ("tap7", "lan"),
         ("tap8", "slow"),
     ];
-    let lab = RawLab::new(&names);
+    let lab = RawLab::new(&names).by_xdp();
     let slow =
         "{ vlan: 10, shaping: { port: { ingress: { average: 1 Mbit/s }, egress: { average: 1 Mbit/s } } } }";
     let (switch, far) = lab.start(&format!("  lan: {{ vlan: 10 }}\n  slow: {slow}"));
@@ -252,7 +252,7 @@ fn a_flooded_port_recovers_at_once_and_nobody_spins() {
         return;
     }
     let _alone = ALONE.lock();
-    let lab = RawLab::new(&[("a", "lan"), ("b", "lan"), ("c", "lan")]);
+    let lab = RawLab::new(&[("a", "lan"), ("b", "lan"), ("c", "lan")]).by_xdp();
     let (switch, far) = lab.start("  lan: {}");
     let [a, b, c] = &far[..] else { panic!("three ports") };
     let span = Duration::from_secs(if is_long() { 10 } else { 3 });
@@ -302,7 +302,7 @@ fn every_copy_is_whole_comes_once_and_stays_in_its_group() {
         ("p7", "other"),
         ("tap8", "other"),
     ];
-    let lab = RawLab::new(&names);
+    let lab = RawLab::new(&names).by_xdp();
     let (switch, far) = lab.start(
         "  lan: { vlan: 10 }\n  slow: { vlan: 10, shaping: { port: { egress: { average: 100 kbit/s } } } }\n  other: { vlan: 20 }",
     );

@@ -35,9 +35,9 @@ impl Lab {
             &self.host,
             &format!(
                 "port_groups: {{ lan: {{ vlan: 10 }} }}\nports:\n  \
-                 a: {{ group: lan, veth: {{ netns: {}, interface: eth0, address: 10.77.0.1/24 }}, \
+                 a: {{ group: lan, veth: {{ netns: {}, interface: eth0, address: 10.77.0.1/24 }}, steering: xdp, \
                  shaping: {{ ingress: {{ average: 50 Mbit/s }}, egress: {{ average: 20 Mbit/s }} }} }}\n  \
-                 b: {{ group: lan, veth: {{ netns: {}, interface: eth0, address: 10.77.0.2/24 }} }}\n",
+                 b: {{ group: lan, veth: {{ netns: {}, interface: eth0, address: 10.77.0.2/24 }}, steering: xdp }}\n",
                 self.a.name(),
                 self.b.name()
             ),

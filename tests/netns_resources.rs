@@ -58,7 +58,7 @@ fn voluntary_switches(pid: u32) -> u32 {
 }
 
 #[test]
-fn sixty_four_veth_ports_take_less_than_300_mib() {
+fn sixty_four_af_xdp_ports_take_less_than_300_mib() {
     if !require::root("netns") {
         return;
     }
@@ -69,7 +69,7 @@ fn sixty_four_veth_ports_take_less_than_300_mib() {
     let port = |number: u8| {
         let (netns, mac) = (far.name(), station(number));
         format!(
-            "  p{number}: {{ group: lan, veth: {{ netns: {netns}, interface: eth{number}, mac: \"{mac}\" }} }}\n"
+            "  p{number}: {{ group: lan, veth: {{ netns: {netns}, interface: eth{number}, mac: \"{mac}\" }}, steering: xdp }}\n"
         )
     };
     let ports: String = (0..PORTS).map(port).collect();

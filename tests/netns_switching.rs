@@ -300,7 +300,7 @@ fn every_queue_of_a_foreign_veth_is_served() {
     }
     let switch = Switch::start(
         &host,
-        "port_groups: { lan: {} }\nports:\n  a: { group: lan, netdev: near-a }\n  b: { group: lan, netdev: near-b }\n",
+        "port_groups: { lan: {} }\nports:\n  a: { group: lan, netdev: near-a, steering: xdp }\n  b: { group: lan, netdev: near-b, steering: xdp }\n",
     );
     assert_eq!(a.ping("10.77.0.2".parse().unwrap(), 1, 56).len(), 1);
     for (from, to, address) in [(&a, &b, "10.77.0.2:7777"), (&b, &a, "10.77.0.1:7777")] {

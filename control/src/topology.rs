@@ -187,7 +187,7 @@ pub enum PortKind {
 /// How frames of an interface reach the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steering {
-    /// By what Lockgate takes for the better one: XDP so far.
+    /// By tc for virtual devices, by XDP for NICs and on kernels before 6.6.
     Auto,
     /// By tc programs and a lane: super-frames stay whole, and every offload at its default.
     Tc,

@@ -1,4 +1,7 @@
-"""Measuring with ping, iperf3 and flood.py. Capped rates are what the receiving container's own interface counted."""
+"""Measuring with ping, iperf3 and flood.py.
+
+Capped rates are reckoned from the payload that the receiving container got: its interface counts a super-frame with the
+headers of one frame."""
 
 import json
 import re
@@ -14,9 +17,12 @@ MTU_BYTES = 1500
 ICMP_HEADER_BYTES = 8
 IP_HEADER_BYTES = {4: 20, 6: 40}
 UDP_PAYLOAD_BYTES = MTU_BYTES - 20 - 8
+# With the timestamps that Linux puts into every segment.
+TCP_PAYLOAD_BYTES = MTU_BYTES - 20 - 32
+FRAME_BYTES = MTU_BYTES + 14
 FLOOD = Path(__file__).with_name("flood.py")
 # After the start of a transfer: the burst is spent and TCP has found its rate.
-SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 1
 # After this long, less than this much says that nothing comes through.
 START_SECONDS = 5.0
 LOAD_BYTES = 100_000
@@ -89,10 +95,12 @@ def checksum_errors(pid):
 class Iperf:
     """One iperf3 client, sending to the server in another namespace."""
 
-    def __init__(self, namespace, address, seconds, *, udp=False):
+    def __init__(self, namespace, address, seconds, *, udp=False, settle_s=0):
+        """Reports what it sent in `seconds` after `settle_s`."""
         protocol = ("-u", "-b", "0", "-l", str(UDP_PAYLOAD_BYTES)) if udp else ()
-        command = ("iperf3", "-J", "-c", address, "-t", str(seconds), "--connect-timeout", "3000", *protocol)
-        self.seconds = seconds
+        timing = ("-O", str(settle_s), "-t", str(seconds), "--connect-timeout", "3000")
+        command = ("iperf3", "-J", "-c", address, *timing, *protocol)
+        self.seconds = seconds + settle_s
         self.process = start_piped("sender", *inside(namespace, *command))
 
     def report(self):
@@ -110,8 +118,6 @@ class Iperf:
         """What reached the receiving program, in bits per second, by its own account."""
         return self.report()["sum_received"]["bits_per_second"]
 
-    def describe(self, rate):
-        rate.retransmits = self.report()["sum_sent"]["retransmits"]
 
 
 class Flood:
@@ -122,21 +128,40 @@ class Flood:
         command = (sys.executable, "-B", FLOOD, "send", address, str(bits_per_second), str(seconds))
         self.process = start_piped("sender", *inside(namespace, *command))
 
-    def describe(self, rate):
-        rate.offered = int(_finish(self.process, self.seconds, "the UDP sender")) * 8 / self.seconds
+    def offered(self):
+        """Bits per second that it sent."""
+        return int(_finish(self.process, self.seconds, "the UDP sender")) * 8 / self.seconds
 
 
-def wire_rate(transfer, receiver_pid, interface, window_s):
-    """The rate at which the receiving interface counts while `transfer` runs, after it has settled."""
-    wait_until_settled(transfer, receiver_pid, interface)
-    since, first = time.monotonic(), received_bytes(receiver_pid, interface)
+def tcp_wire_rate(namespace, address, window_s):
+    """The rate of a TCP stream during `window_s`, after it has settled."""
+    end = Iperf(namespace, address, window_s, settle_s=SETTLE_SECONDS).report()
+    received = end["sum_received"]
+    return Rate(
+        wire=received["bits_per_second"] * FRAME_BYTES / TCP_PAYLOAD_BYTES,
+        seconds=received["seconds"],
+        retransmits=end["sum_sent"]["retransmits"],
+    )
+
+
+def udp_wire_rate(namespace, address, window_s, bits_per_second, receiver_pid, interface):
+    """The rate at which datagrams arrive during `window_s` of a flood, after it has settled."""
+    flood = Flood(namespace, address, window_s + SETTLE_SECONDS + 1, bits_per_second)
+    wait_until_settled(flood, receiver_pid, interface)
+    since, first = time.monotonic(), datagrams(receiver_pid)
     time.sleep(window_s)
-    until, last = time.monotonic(), received_bytes(receiver_pid, interface)
-    if transfer.process.poll() is not None:
+    until, last = time.monotonic(), datagrams(receiver_pid)
+    if flood.process.poll() is not None:
         raise HostError("the sender ended before the window did")
-    rate = Rate(wire=(last - first) * 8 / (until - since), seconds=until - since)
-    transfer.describe(rate)
-    return rate
+    seconds = until - since
+    return Rate(wire=(last - first) * FRAME_BYTES * 8 / seconds, seconds=seconds, offered=flood.offered())
+
+
+def datagrams(pid):
+    """UDP datagrams that arrived in the namespace of process `pid`, also those that nobody read."""
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/snmp").read_text().splitlines() if line.startswith("Udp:")]
+    counters = dict(zip(*rows))
+    return int(counters["InDatagrams"]) + int(counters["RcvbufErrors"])
 
 
 def wait_until_settled(transfer, receiver_pid, interface):

@@ -40,13 +40,20 @@ pub struct RawLab {
     /// Where the switch runs.
     pub host: Netns,
     far: Vec<(&'static str, &'static str, Netns)>,
+    steering: &'static str,
 }
 
 impl RawLab {
     /// Namespaces for these ports, by name and group.
     pub fn new(ports: &[(&'static str, &'static str)]) -> Self {
         let far = ports.iter().map(|(name, group)| (*name, *group, Netns::new().without_ipv6())).collect();
-        Self { host: Netns::new().without_ipv6(), far }
+        Self { host: Netns::new().without_ipv6(), far, steering: "auto" }
+    }
+
+    /// The veths are steered by XDP.
+    pub fn by_xdp(mut self) -> Self {
+        self.steering = "xdp";
+        self
     }
 
     /// A switch with these groups, as the body of `port_groups`.
@@ -55,9 +62,12 @@ impl RawLab {
         let mut ports = String::new();
         for ((name, group, netns), number) in self.far.iter().zip(1..) {
             let (netns, mac) = (netns.name(), station(number));
-            let kind = if name.starts_with("tap") { "tap" } else { "veth" };
+            let (kind, steering) = match name.starts_with("tap") {
+                true => ("tap", String::new()),
+                false => ("veth", format!(", steering: {}", self.steering)),
+            };
             ports += &format!(
-                "  {name}: {{ group: {group}, {kind}: {{ netns: {netns}, interface: eth0, mac: \"{mac}\" }} }}\n"
+                "  {name}: {{ group: {group}, {kind}: {{ netns: {netns}, interface: eth0, mac: \"{mac}\" }}{steering} }}\n"
             );
         }
         let switch = Switch::start(&self.host, &format!("port_groups:\n{groups}\nports:\n{ports}"));

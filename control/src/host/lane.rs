@@ -1,9 +1,13 @@
 //! The interfaces of lanes, and which ports use one.
 
+use std::sync::Once;
+
 use lockgate_dataplane::id::WorkerId;
+use lockgate_dataplane::port::lane::program;
 
 use super::error::{PortError, Step};
 use super::interface::made;
+use super::link::Link;
 use super::name;
 use super::netlink::Netlink;
 use super::netns::apart;
@@ -51,7 +55,29 @@ fn bring_up(interface: &str, netlink: &Netlink) -> Result<u32, PortError> {
     Ok(index)
 }
 
-/// Whether frames of a port are taken by tc. `auto` is XDP so far, which runs on every kernel that Lockgate does.
-pub(super) const fn is_chosen(steering: Steering) -> bool {
-    matches!(steering, Steering::Tc)
+/// Whether frames of a port with this interface are taken by tc. `auto` is tc for virtual devices, whose senders' super-frames
+/// an XDP program would have the kernel cut up, and XDP for the others, which are NICs.
+pub(super) fn is_chosen(steering: Steering, link: &Link) -> bool {
+    match steering {
+        Steering::Tc => true,
+        Steering::Xdp => false,
+        Steering::Auto if link.kind.is_none() => false,
+        Steering::Auto => {
+            let supported = program::is_supported();
+            if !supported {
+                log_missing_tcx();
+            }
+            supported
+        }
+    }
+}
+
+fn log_missing_tcx() {
+    static LOGGED: Once = Once::new();
+    LOGGED.call_once(|| {
+        tracing::warn!(
+            "this kernel has no TCX (Linux 6.6 has): virtual devices are steered by XDP, which turns off the segmentation \
+             offload of veths"
+        );
+    });
 }

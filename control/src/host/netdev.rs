@@ -29,7 +29,7 @@ impl NetdevPlan {
     ) -> Result<Result<Self, Waiting>, PortError> {
         let Some(link) = existing(interface, &host.netlink)? else { return Ok(Err(Waiting::Missing)) };
         check_unused_by_host(&link, host)?;
-        if lane::is_chosen(steering) {
+        if lane::is_chosen(steering, &link) {
             return Ok(Ok(Self { link, by_tc: true, trunk }));
         }
         if let Some(program_id) = link.xdp_program {

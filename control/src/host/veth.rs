@@ -66,7 +66,7 @@ impl<'a> VethPlan<'a> {
         host.netlink.silence(near.index).step(|| format!("keep IPv6 off {}", near.name))?;
         host.netlink.set_alias(near.index, &self.alias).step(|| format!("set the alias of {}", near.name))?;
 
-        let by_tc = lane::is_chosen(self.steering);
+        let by_tc = lane::is_chosen(self.steering, &near);
         let far_mac = self.bring_up_far_end(&namespace, by_tc)?;
         host.netlink.set_up(near.index).step(|| format!("set {} up", near.name))?;
         tracing::info!(

@@ -33,6 +33,9 @@ use program::PortAttachment;
 
 /// Length of both addresses.
 const ADDRESSES: usize = 12;
+/// The kernel throws a frame away in which less than two bytes follow the EtherType behind a tag (`skb_vlan_untag`), and a
+/// frame for a port has one.
+const SHORTEST: usize = ETHERNET_HEADER + 2;
 /// Longest IP packet a tap may be set to.
 const MAX_MTU: u32 = 65_521;
 
@@ -159,7 +162,9 @@ impl LanePort {
         let header = vnet::encode(frame, TAG as u16);
         let name = self.name(addresses);
         self.stats.syscalls += 1;
-        match queue::send(&self.lane.tun, &[IoSlice::new(&header), IoSlice::new(&name), IoSlice::new(rest)]) {
+        let padding = &[0; SHORTEST][..SHORTEST.saturating_sub(bytes.len())];
+        let parts = [&header[..], &name, rest, padding].map(IoSlice::new);
+        match queue::send(&self.lane.tun, &parts) {
             Sent::Done => Some(Ok(())),
             Sent::Busy => None,
             Sent::Failed(error) => Some(Err(match error.raw_os_error() {
