@@ -514,3 +514,33 @@ fn a_port_is_promiscuous_while_it_is_one_however_the_switch_ends() {
         eventually("the former state", Duration::from_secs(1), || (promiscuity() == before).then_some(()));
     }
 }
+
+/// The switch's own end goes down and up: what was sent meanwhile is counted as lost and does not come out late.
+#[test]
+fn a_link_that_was_down_releases_nothing_stale() {
+    if !require::root("netns") {
+        return;
+    }
+    let _alone = ALONE.lock();
+    let lab = Containers::new();
+    let switch = Switch::start(&lab.host, Containers::TOPOLOGY);
+    lab.assert_connected();
+    let address =
+        |netns: &Netns| netns.run("cat /sys/class/net/eth0/address").trim().parse::<MacAddr>().unwrap();
+    let (to, from) = (address(&lab.a), address(&lab.b));
+    let sender = PacketSocket::bind(&lab.b, "eth0");
+    let frame = |number: u8| ethernet(to, from, TEST_ETHERTYPE, &[number; 46]);
+    lab.host.ip("link set near-a down");
+    for number in 0..50 {
+        sender.send(&frame(number));
+    }
+    std::thread::sleep(Duration::from_millis(1500));
+    let receiver = PacketSocket::bind(&lab.a, "eth0");
+    lab.host.ip("link set near-a up");
+    let stale = receiver.receive_all(SILENCE, is_test_frame).len();
+    eventually("the port to work again", Duration::from_secs(2), || {
+        (lab.a.ping("10.77.0.2".parse().unwrap(), 1, 56).len() == 1).then_some(())
+    });
+    assert_eq!(stale, 0, "frames of 1.5 s ago came out");
+    switch.assert_sound();
+}

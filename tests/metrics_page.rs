@@ -55,7 +55,7 @@ impl Lab {
         let workers = Workers::start(&state, &[PoolSize { small: 2048, large: 16 }; 2]).unwrap();
         let ports = [WEB1, WEB2, LAB1].map(|port| {
             let (device, peer) = memory_port(port, 1500);
-            workers.attach(port, Box::new(device)).unwrap();
+            workers.attach(port, Box::new(device), None).unwrap();
             peer
         });
         let workers = Arc::new(RwLock::new(Some(workers)));

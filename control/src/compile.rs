@@ -36,7 +36,9 @@ fn worker_of(port_index: usize, workers: u8) -> WorkerId {
     WorkerId(u8::try_from(worker).unwrap_or_default())
 }
 
-/// Learning where it was asked for; else the listed addresses; else the far end's; else the first one seen.
+/// Learning where it was asked for; else the listed addresses; else that of an interface which Lockgate makes. The far end of
+/// an interface that is somebody else's may be another one tomorrow: its address is shown when the port is opened, else it
+/// is the first one seen.
 fn source_policy(port: &Port, far_end: Option<MacAddr>) -> SourcePolicy {
     if let Some(learn) = port.learn {
         return SourcePolicy::Learn { limit: learn.limit, beyond: learn.beyond };
@@ -44,7 +46,8 @@ fn source_policy(port: &Port, far_end: Option<MacAddr>) -> SourcePolicy {
     if !port.macs.is_empty() {
         return SourcePolicy::Pinned(port.macs.clone().into());
     }
-    match far_end.or(configured_address(port)) {
+    let is_foreign = matches!(port.kind, PortKind::Netdev { .. });
+    match far_end.filter(|_| !is_foreign).or(configured_address(port)) {
         Some(mac) => SourcePolicy::Pinned([mac].into()),
         None => SourcePolicy::FirstSeen,
     }
@@ -99,7 +102,7 @@ ports:
             sources,
             [
                 pinned(&[1, 2]),
-                pinned(&[3]),
+                SourcePolicy::FirstSeen,
                 SourcePolicy::FirstSeen,
                 pinned(&[5]),
                 learn,

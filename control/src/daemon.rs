@@ -5,10 +5,11 @@
 //! what was made on the host.
 
 mod devices;
+mod health;
 pub mod lanes;
 mod pools;
+mod ports;
 
-use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -16,28 +17,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockgate_dataplane::id::PortId;
 use lockgate_dataplane::worker::Workers;
 use parking_lot::RwLock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::{self, Loaded};
-use crate::host::{self, Edge, PreparedPort, Teardown};
-use crate::status::{PortLife, PortStatus, Running};
+use crate::host;
+use crate::status::Running;
 use crate::topology::{self, Topology};
 use crate::{api, compile, metrics};
 
 use lanes::Lanes;
+use ports::Switch;
 
-/// How often ports that wait for their interface are tried again.
+/// How often ports that wait or failed are tried again, whether the host says that something has changed or not.
 const RETRY: Duration = Duration::from_millis(500);
+
+/// How often all interfaces are looked at for what the kernel does not tell, such as a program that somebody detached.
+const LOOK: Duration = Duration::from_secs(4);
 
 /// How often addresses that go back and forth between ports are named in the log.
 const FLAP_REPORT: Duration = Duration::from_secs(10);
-
-/// A port that keeps failing is tried every 2^MOST_FAILURES rounds of [`RETRY`], 16 s: each try changes the host a little.
-const MOST_FAILURES: u32 = 5;
 
 /// Why the daemon did not start or did not stop cleanly. The text says everything; it may span lines.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +79,9 @@ async fn serve(loaded: Loaded) -> Result<(), DaemonError> {
     let metrics_listener = metrics::listen(topology.metrics_listen)
         .await
         .map_err(|error| DaemonError(devices::chain(&error)))?;
+    // Before the first look, so that no change falls between.
+    let interfaces_changed =
+        host::watch_links().map_err(|error| DaemonError::new("cannot watch interfaces", &error))?;
     let mut switch = start(topology)?;
     let topology = switch.topology.clone();
     let running = Running::new(topology.clone(), switch.workers.clone(), &loaded.hash, switch.statuses());
@@ -95,6 +99,8 @@ async fn serve(loaded: Loaded) -> Result<(), DaemonError> {
     retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut flaps = interval(FLAP_REPORT);
     flaps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             name = stop.received() => {
@@ -102,34 +108,20 @@ async fn serve(loaded: Loaded) -> Result<(), DaemonError> {
                 break;
             }
             _ = flaps.tick() => running.log_flaps(),
-            _ = retry.tick() => {
-                for port in switch.retry() {
-                    running.set_port(port, switch.ports[&port].status.clone());
-                }
-            }
+            () = interfaces_changed.notified() => switch.look_after(),
+            _ = look.tick() => switch.look_after(),
+            _ = retry.tick() => switch.retry(),
+        }
+        for (port, status) in switch.take_changes() {
+            running.set_port(port, status);
+        }
+        if let Some(error) = switch.ended_worker() {
+            tracing::error!(%error, "stopping");
+            break;
         }
     }
     api::remove(&topology.api_socket);
     switch.stop()
-}
-
-/// The running switch and what keeps its ports.
-struct Switch {
-    topology: Arc<Topology>,
-    workers: Arc<RwLock<Option<Workers>>>,
-    lanes: Lanes,
-    ports: HashMap<PortId, Port>,
-}
-
-/// One port as the daemon sees it.
-struct Port {
-    status: PortStatus,
-    /// Present while the host is prepared for the port.
-    teardown: Option<Teardown>,
-    /// Failures in a row.
-    failures: u32,
-    /// Rounds of [`RETRY`] to leave it alone.
-    skip: u32,
 }
 
 /// Takes the switch's name in this network namespace, for as long as the listener lives: interfaces are named after it, so
@@ -147,7 +139,7 @@ fn claim_name(name: &str) -> Result<UnixListener, DaemonError> {
 
 fn start(mut topology: Topology) -> Result<Switch, DaemonError> {
     host::remove_orphans(&topology).map_err(|error| DaemonError::new("cannot look at the host", &error))?;
-    let all: Vec<PortId> = topology.port_ids().collect();
+    let all: Vec<_> = topology.port_ids().collect();
     let prepared = host::prepare(&topology, &all).map_err(|errors| {
         let lines: Vec<_> = errors.iter().map(|error| devices::chain(error)).collect();
         DaemonError(lines.join("\n"))
@@ -162,85 +154,7 @@ fn start(mut topology: Topology) -> Result<Switch, DaemonError> {
         Workers::start(&state, &pools).map_err(|error| DaemonError::new("cannot start workers", &error))?;
     let workers = Arc::new(RwLock::new(Some(workers)));
     let lanes = Lanes::new(&topology.name);
-    let mut switch = Switch { topology: Arc::new(topology), workers, lanes, ports: HashMap::new() };
-    for port in prepared {
-        switch.open(port);
-    }
-    Ok(switch)
-}
-
-impl Switch {
-    /// Opens the device of a prepared port and gives it to its worker. A port that fails is tried again later; the
-    /// others run.
-    fn open(&mut self, prepared: PreparedPort) {
-        let PreparedPort { port, edge, teardown } = prepared;
-        let (status, teardown) = match edge {
-            Edge::Waiting(reason) => (PortStatus::waiting(reason.to_string()), None),
-            edge => match devices::open(port, edge, &self.workers, &self.lanes) {
-                Ok(status) => (status, Some(teardown)),
-                Err(reason) => (PortStatus::failed(reason), None),
-            },
-        };
-        self.note(port, status, teardown);
-    }
-
-    /// Notes how a port stands, and says so once.
-    fn note(&mut self, port: PortId, status: PortStatus, teardown: Option<Teardown>) {
-        let before = self.ports.get(&port);
-        if before.map(|before| &before.status.life) != Some(&status.life) {
-            let name = &self.topology.ports[port.index()].name;
-            tracing::info!(port = name, interface = status.interface, state = %status.life, "port");
-        }
-        let failures = match status.life {
-            PortLife::Failed(_) => before.map_or(0, |before| before.failures) + 1,
-            PortLife::Up | PortLife::Waiting(_) | PortLife::Disabled(_) => 0,
-        };
-        let skip = (1 << failures.min(MOST_FAILURES)) - 1;
-        self.ports.insert(port, Port { status, teardown, failures, skip });
-    }
-
-    /// Tries the ports that wait or failed again, the failed ones less and less often; those that were tried.
-    fn retry(&mut self) -> Vec<PortId> {
-        let mut due = Vec::new();
-        for (id, port) in self.ports.iter_mut().filter(|(_, port)| port.teardown.is_none()) {
-            match port.skip {
-                0 => due.push(*id),
-                _ => port.skip -= 1,
-            }
-        }
-        for port in &due {
-            match host::prepare(&self.topology, &[*port]) {
-                Ok(prepared) => prepared.into_iter().for_each(|port| self.open(port)),
-                Err(errors) => {
-                    let reasons: Vec<_> = errors.iter().map(|error| devices::chain(error)).collect();
-                    self.note(*port, PortStatus::failed(reasons.join("; ")), None);
-                }
-            }
-        }
-        due
-    }
-
-    fn statuses(&self) -> Vec<PortStatus> {
-        self.topology.port_ids().map(|port| self.ports[&port].status.clone()).collect()
-    }
-
-    /// Stops the workers, which closes every device, then undoes what was done to the host.
-    fn stop(self) -> Result<(), DaemonError> {
-        let Some(workers) = self.workers.write().take() else { return Ok(()) };
-        let stopped = workers.stop();
-        self.lanes.close();
-        host::tear_down(self.ports.into_values().filter_map(|port| port.teardown).collect());
-        let stopped = stopped.map_err(|error| DaemonError::new("a worker did not stop cleanly", &error))?;
-        let outstanding: usize = stopped.iter().map(|worker| worker.outstanding).sum();
-        if outstanding != 0 {
-            return Err(DaemonError(format!("{outstanding} frame buffers are lost: please report this")));
-        }
-        let errors: i64 = stopped.iter().map(|worker| worker.accounting_error.abs()).sum();
-        if errors != 0 {
-            return Err(DaemonError(format!("{errors} frames are unaccounted for: please report this")));
-        }
-        Ok(())
-    }
+    Ok(Switch::open(topology, workers, lanes, prepared))
 }
 
 /// SIGTERM and SIGINT.

@@ -21,6 +21,7 @@ mod peer;
 mod tap;
 mod teardown;
 mod veth;
+mod watch;
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -37,7 +38,6 @@ use lockgate_dataplane::state::VlanMode;
 use crate::topology::{PortKind, Topology};
 
 use error::Step;
-use link::Link;
 use netdev::NetdevPlan;
 use netlink::Netlink;
 use netns::apart;
@@ -48,8 +48,10 @@ use veth::VethPlan;
 
 pub use error::{HostError, PortError};
 pub use lane::LaneInterfaces;
+pub use link::Link;
 pub use netns::NetnsError;
 pub use teardown::Teardown;
+pub use watch::watch_links;
 
 /// Ports that one thread tears down.
 const UNDONE_TOGETHER: usize = 4;
@@ -188,6 +190,14 @@ pub fn prepare(topology: &Topology, ports: &[PortId]) -> Result<Vec<PreparedPort
         });
         prepared.collect()
     })
+}
+
+/// Every interface of the daemon's network namespace.
+///
+/// # Errors
+/// If the kernel does not list them.
+pub fn links() -> Result<Vec<Link>, HostError> {
+    apart(|| Netlink::open().and_then(|netlink| netlink.links())).map_err(HostError::Socket)
 }
 
 /// Undoes what was done for many ports, side by side: the kernel waits some 20 ms for each interface to fall out of use.

@@ -94,6 +94,8 @@ pub enum PortLife {
     Waiting(String),
     /// The device could not be opened; it is tried again.
     Failed(String),
+    /// The interface is there, but its link is down.
+    Down(String),
     /// It has a device, but no frame passes: the operator said so, or a guard did.
     Disabled(&'static str),
 }
@@ -254,7 +256,7 @@ impl PortStatus {
 
 impl PortLife {
     /// Every name that [`Self::name`] gives.
-    pub const NAMES: [&'static str; 4] = ["up", "waiting", "failed", "disabled"];
+    pub const NAMES: [&'static str; 5] = ["up", "down", "waiting", "failed", "disabled"];
 
     /// One word, a metric label.
     pub const fn name(&self) -> &'static str {
@@ -262,6 +264,7 @@ impl PortLife {
             Self::Up => "up",
             Self::Waiting(_) => "waiting",
             Self::Failed(_) => "failed",
+            Self::Down(_) => "down",
             Self::Disabled(_) => "disabled",
         }
     }
@@ -270,7 +273,7 @@ impl PortLife {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Up => None,
-            Self::Waiting(reason) | Self::Failed(reason) => Some(reason),
+            Self::Waiting(reason) | Self::Failed(reason) | Self::Down(reason) => Some(reason),
             Self::Disabled(reason) => Some(reason),
         }
     }

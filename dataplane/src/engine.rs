@@ -8,6 +8,7 @@ use std::os::fd::BorrowedFd;
 
 use crate::active::ActiveSet;
 use crate::frame::Frame;
+use crate::frame::mac::MacAddr;
 use crate::id::{Direction, PortId};
 use crate::port::{BATCH, Device, DeviceStats, Settled};
 use crate::switch::Switch;
@@ -126,6 +127,29 @@ impl Engine {
         }
         self.switch.detach(now, port);
         Some(slot.device)
+    }
+
+    /// The address that is known to be behind `port`.
+    pub fn show(&mut self, now: Instant, port: PortId, mac: MacAddr) {
+        self.switch.show(now, port, mac);
+    }
+
+    /// The link of `port` came up or went down.
+    pub fn set_carrier(&mut self, now: Instant, port: PortId, carrier: bool) {
+        if !carrier && let Some(Some(slot)) = self.slots.get_mut(port.index()) {
+            self.in_devices -= slot.backlog.len();
+            for frame in slot.backlog.drain(..) {
+                self.switch.discard(port, Direction::Egress, frame, DropReason::Flushed);
+            }
+        }
+        self.switch.set_carrier(now, port, carrier);
+    }
+
+    /// Ports whose device is gone.
+    pub fn gone(&self) -> Vec<PortId> {
+        let is_gone =
+            |port: &&PortId| self.slots[port.index()].as_ref().is_some_and(|slot| slot.device.is_gone());
+        self.attached.iter().filter(is_gone).copied().collect()
     }
 
     /// One round; whether any frame moved.
@@ -356,7 +380,6 @@ mod tests {
     use super::*;
     use crate::buffer::{BufferPool, PoolSize};
     use crate::exchange::Exchange;
-    use crate::frame::mac::MacAddr;
     use crate::frame::vlan::VlanId;
     use crate::id::{GroupId, WorkerId};
     use crate::port::Capabilities;

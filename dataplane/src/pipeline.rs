@@ -194,7 +194,7 @@ impl Switch {
     pub fn enqueue(&mut self, now: Instant, egress: PortId, frame: Frame) {
         let port = &mut self.ports[egress.index()];
         let is_down = port.disabled || self.state.port(egress).security.admin == Admin::Down;
-        if !port.attached || is_down {
+        if !port.attached || !port.carrier || is_down {
             return self.discard(egress, Direction::Egress, frame, DropReason::PortDown);
         }
         if port.egress.is_too_long(&frame) {

@@ -116,6 +116,11 @@ pub trait Device: Send {
     /// The device's own counters.
     fn stats(&mut self) -> DeviceStats;
 
+    /// Whether the device is gone for good, as a tap whose interface was deleted. The control side asks, and replaces it.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Descriptors that become readable when frames are waiting. Empty for a device without any.
     fn wait_fds(&self) -> Vec<BorrowedFd<'_>>;
 }

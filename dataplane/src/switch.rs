@@ -49,6 +49,8 @@ pub struct Switch {
 pub(crate) struct PortRuntime {
     /// The port has a device.
     pub attached: bool,
+    /// Its interface carries a signal, as far as the control side knows: frames for it would be lost otherwise.
+    pub carrier: bool,
     /// It sent what its guard forbids; until the end of the switch.
     pub disabled: bool,
     pub own: OwnAddress,
@@ -72,6 +74,7 @@ impl Switch {
         let count = state.ports.len();
         let runtime = |port: &crate::state::PortState| PortRuntime {
             attached: false,
+            carrier: true,
             disabled: false,
             own: OwnAddress::default(),
             storm: StormControl::new(port.security.storm, now),
@@ -123,14 +126,41 @@ impl Switch {
 
     /// Lets frames out of `port`: it has a device now.
     pub fn attach(&mut self, port: PortId) {
-        self.ports[port.index()].attached = true;
+        let runtime = &mut self.ports[port.index()];
+        (runtime.attached, runtime.carrier) = (true, true);
+    }
+
+    /// The port is known to send from `mac`, as if it had done so, if it is one that is pinned to what it shows.
+    pub fn show(&mut self, now: Instant, port: PortId, mac: MacAddr) {
+        let state = self.state.clone();
+        if state.port(port).sources != SourcePolicy::FirstSeen {
+            return;
+        }
+        self.ports[port.index()].own.change(now, mac);
+        state.port(port).vlan.for_each(|vlan| {
+            if self.fdb.pin(vlan, mac, port) {
+                self.tell_all(FdbEvent::Pinned { vlan, mac, port });
+            }
+        });
+    }
+
+    /// The link of `port` came up or went down. Down, what waits for it is dropped and what was learned behind it forgotten:
+    /// when it comes up again it may be another machine's.
+    pub fn set_carrier(&mut self, now: Instant, port: PortId, carrier: bool) {
+        let before = std::mem::replace(&mut self.ports[port.index()].carrier, carrier);
+        if before && !carrier {
+            self.forget(now, port);
+        }
     }
 
     /// The port's device is gone: its waiting frames are dropped, its first-seen and learned addresses forgotten.
     pub fn detach(&mut self, now: Instant, port: PortId) {
-        let runtime = &mut self.ports[port.index()];
-        runtime.attached = false;
-        runtime.own = OwnAddress::default();
+        self.ports[port.index()].attached = false;
+        self.forget(now, port);
+    }
+
+    fn forget(&mut self, now: Instant, port: PortId) {
+        self.ports[port.index()].own = OwnAddress::default();
         self.flush_queues(port);
         self.publish(now, port);
         self.fdb.flush_port(port);

@@ -19,6 +19,7 @@ use crate::buffer::PoolSize;
 use crate::counters::WorkerCounters;
 use crate::engine::Engine;
 use crate::exchange::Exchange;
+use crate::frame::mac::MacAddr;
 use crate::id::{PortId, WorkerId};
 use crate::port::{Device, DeviceStats};
 use crate::state::ForwardingState;
@@ -53,9 +54,11 @@ const COMMANDS: usize = 64;
 
 /// What the control side asks of a worker.
 enum Command {
-    Attach { port: PortId, device: Box<dyn Device>, done: Sender<io::Result<()>> },
+    Attach { port: PortId, device: Box<dyn Device>, shown: Option<MacAddr>, done: Sender<io::Result<()>> },
     AttachLane { device: Box<dyn Device>, done: Sender<io::Result<()>> },
     Detach { port: PortId, done: Sender<Option<Box<dyn Device>>> },
+    SetCarrier { port: PortId, carrier: bool, shown: Option<MacAddr>, done: Sender<()> },
+    Gone { reply: Sender<Vec<PortId>> },
     LaneStats { reply: Sender<Option<DeviceStats>> },
     Fdb { reply: Sender<Vec<FdbRow>> },
     Flaps { reply: Sender<(Vec<Flap>, u64)> },
@@ -147,13 +150,19 @@ impl Workers {
         Ok(Self { handles, state: state.clone() })
     }
 
-    /// Gives `port` its device.
+    /// Gives `port` its device. `shown` is the address of the machine behind it, if known: a port that is pinned to the first
+    /// address it shows is pinned to this one.
     ///
     /// # Errors
     /// If the port's worker is gone or cannot watch the device.
-    pub fn attach(&self, port: PortId, device: Box<dyn Device>) -> Result<(), AttachError> {
+    pub fn attach(
+        &self,
+        port: PortId,
+        device: Box<dyn Device>,
+        shown: Option<MacAddr>,
+    ) -> Result<(), AttachError> {
         let owner = self.state.port(port).worker;
-        self.ask(owner, |done| Command::Attach { port, device, done })?.map_err(AttachError::Watch)
+        self.ask(owner, |done| Command::Attach { port, device, shown, done })?.map_err(AttachError::Watch)
     }
 
     /// Gives `worker` the device that receives for its ports that only send.
@@ -170,6 +179,37 @@ impl Workers {
     /// If the port's worker is gone.
     pub fn detach(&self, port: PortId) -> Result<(), WorkerGone> {
         self.ask(self.state.port(port).worker, |done| Command::Detach { port, done }).map(drop)
+    }
+
+    /// Tells the worker of `port` whether the port's link is up. Down, frames for it are dropped at once, and what it showed is
+    /// forgotten; up again it is taken to have `shown` this.
+    ///
+    /// # Errors
+    /// If the worker is gone.
+    pub fn set_carrier(&self, port: PortId, carrier: bool, shown: Option<MacAddr>) -> Result<(), WorkerGone> {
+        let owner = self.state.port(port).worker;
+        self.ask(owner, |done| Command::SetCarrier { port, carrier, shown, done })
+    }
+
+    /// Ports whose device is gone for good.
+    ///
+    /// # Errors
+    /// If a worker is gone.
+    pub fn gone(&self) -> Result<Vec<PortId>, WorkerGone> {
+        let mut all = Vec::new();
+        for worker in self.ids() {
+            all.extend(self.ask(worker, |reply| Command::Gone { reply })?);
+        }
+        Ok(all)
+    }
+
+    /// A worker whose thread has ended although nobody stopped it.
+    pub fn ended(&self) -> Option<WorkerGone> {
+        let has_ended = |handle: &Handle| handle.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        self.ids()
+            .zip(&self.handles)
+            .find(|(_, handle)| has_ended(handle))
+            .map(|(worker, _)| WorkerGone(worker))
     }
 
     /// Counters of the receiving side of each worker's lane, for those that have one.
@@ -378,9 +418,19 @@ impl Worker {
         while let Ok(command) = self.inbox.try_recv() {
             // A caller that no longer waits for its answer needs none.
             match command {
-                Command::Attach { port, device, done } => _ = done.send(self.attach(now, port, device)),
+                Command::Attach { port, device, shown, done } => {
+                    let attached = self.attach(now, port, device);
+                    self.show(now, port, shown);
+                    _ = done.send(attached);
+                }
                 Command::AttachLane { device, done } => _ = done.send(self.attach_lane(device)),
                 Command::Detach { port, done } => _ = done.send(self.engine.detach(now, port)),
+                Command::SetCarrier { port, carrier, shown, done } => {
+                    self.engine.set_carrier(now, port, carrier);
+                    self.show(now, port, shown.filter(|_| carrier));
+                    _ = done.send(());
+                }
+                Command::Gone { reply } => _ = reply.send(self.engine.gone()),
                 Command::LaneStats { reply } => _ = reply.send(self.engine.lane_stats()),
                 Command::Fdb { reply } => _ = reply.send(self.engine.switch().fdb().rows(now)),
                 Command::Flaps { reply } => _ = reply.send(self.engine.switch_mut().take_flaps()),
@@ -403,8 +453,16 @@ impl Worker {
         for fd in device.wait_fds() {
             self.poller.watch(port, fd)?;
         }
+        // A device that it had before may have been too busy to be watched.
+        self.unwatched.retain(|other| *other != port);
         self.engine.attach(now, port, device);
         Ok(())
+    }
+
+    fn show(&mut self, now: Instant, port: PortId, mac: Option<MacAddr>) {
+        if let Some(mac) = mac {
+            self.engine.show(now, port, mac);
+        }
     }
 
     fn attach_lane(&mut self, device: Box<dyn Device>) -> io::Result<()> {

@@ -79,7 +79,7 @@ pub fn open(
             (Box::new(device), status)
         }
     };
-    workers.attach(port, device).map_err(|error| chain(&error))?;
+    workers.attach(port, device, status.mac).map_err(|error| chain(&error))?;
     Ok(status)
 }
 

@@ -23,6 +23,14 @@ pub enum HostError {
     },
 }
 
+impl HostError {
+    /// Whether all that is wrong is that a network namespace is not there, as while a container restarts.
+    pub fn is_absence(&self) -> bool {
+        let Self::Port { cause: PortError::Netns(error), .. } = self else { return false };
+        matches!(error, NetnsError::Missing { .. } | NetnsError::NotANamespace { .. })
+    }
+}
+
 /// Why one port cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {

@@ -22,6 +22,8 @@ pub struct Link {
     pub mtu: u32,
     /// Whether it is administratively up.
     pub up: bool,
+    /// Whether it carries a signal: a veth whose far end is up, a tap that somebody has open, a cable.
+    pub carrier: bool,
     /// Kind of virtual device, as `ip -d link` prints it; `None` for hardware.
     pub kind: Option<String>,
     /// Index of the bridge or bond it is a member of.
@@ -31,7 +33,7 @@ pub struct Link {
     /// The other end, if it has one.
     pub peer: Option<PeerIndex>,
     /// Receive queues it was made with, of which fewer may be in use.
-    rx_queues_allocated: u32,
+    pub rx_queues_allocated: u32,
 }
 
 /// Where the other end of a veth is.
@@ -87,6 +89,7 @@ impl From<LinkMessage> for Link {
         let mut link = Self {
             index: message.header.index,
             up: message.header.flags.contains(LinkFlags::Up),
+            carrier: message.header.flags.contains(LinkFlags::LowerUp),
             ..Self::default()
         };
         let (mut peer_index, mut peer_namespace) = (None, None);

@@ -137,6 +137,10 @@ impl Device for TapDevice {
         self.stats.clone()
     }
 
+    fn is_gone(&self) -> bool {
+        self.tun.is_none()
+    }
+
     fn wait_fds(&self) -> Vec<BorrowedFd<'_>> {
         self.tun.iter().map(AsFd::as_fd).collect()
     }
