@@ -201,23 +201,26 @@ fn a_persistent_tap_of_any_flags_is_joined_and_its_frames_are_exact() {
         let (host, far) = (Netns::new().without_ipv6(), Netns::new().without_ipv6());
         host.ip(&format!("tuntap add tap-vm mode tap{words}"));
         host.ip("link set tap-vm up");
-        // Nobody holds it yet: the port is there all the same.
-        let switch = Switch::start(
-            &host,
-            &format!(
-                "port_groups: {{ lan: {{}} }}\nports:\n  vm: {{ group: lan, netdev: tap-vm, mac: \"{}\" }}\n  \
+        // Nobody holds it yet: the port says so, and is there all the same.
+        let file = TopologyFile::new(&format!(
+            "port_groups: {{ lan: {{}} }}\nports:\n  vm: {{ group: lan, netdev: tap-vm, mac: \"{}\" }}\n  \
                  far: {{ group: lan, veth: {{ netns: {}, interface: eth0, mac: \"{}\" }} }}\n",
-                station(1),
-                far.name(),
-                station(2)
-            ),
-        );
+            station(1),
+            far.name(),
+            station(2)
+        ));
+        let switch = Switch::start_file(&host, &file);
+        eventually("the other port", ARRIVAL, || (switch.port("far").state == "up").then_some(()));
+        eventually("the missing carrier", ARRIVAL, || (switch.port("vm").state == "down").then_some(()));
+        let port = switch.port("vm");
+        assert!(port.reason.is_some_and(|reason| reason.starts_with("no carrier")));
         let socket = PacketSocket::bind(&far, "eth0");
         let vm = Tun::open(&host, "tap-vm", flags).unwrap_or_else(|error| panic!("{words}: {error}"));
         eventually("the tap's carrier", ARRIVAL, || {
             let state = &links(&host)["tap-vm"]["flags"];
             state.as_array().unwrap().iter().any(|flag| flag == "LOWER_UP").then_some(())
         });
+        eventually("the port to be up", ARRIVAL, || (switch.port("vm").state == "up").then_some(()));
         for (number, length) in (0..).zip([60, 61, 590, 1513, FULL]) {
             let payload = |from: u8| {
                 (14..length).map(|at| (at * usize::from(from)).to_le_bytes()[0]).collect::<Vec<_>>()

@@ -7,7 +7,7 @@ use aya::programs::{SchedClassifier, TcAttachType};
 use lockgate_dataplane::frame::mac::MacAddr;
 use lockgate_tests::frames::{ethernet, qinq, tagged};
 use lockgate_tests::netns::Netns;
-use lockgate_tests::packet_socket::{PacketSocket, TEST_ETHERTYPE, is_from};
+use lockgate_tests::packet_socket::{PacketSocket, TEST_ETHERTYPE};
 use lockgate_tests::require;
 use lockgate_tests::switch::Switch;
 use lockgate_tests::traffic::{Load, Transfer};
@@ -125,16 +125,17 @@ fn every_form_of_tag_passes_a_trunk_byte_for_byte() {
     let inner = tagged(0, 100, &plain);
     let forms =
         [plain.clone(), tagged(5, 20, &plain), tagged(0, 10, &inner), tagged(3, 20, &tagged(0, 20, &inner))];
+    // The stacks there say a word of IPv6 now and then.
+    let is_ours = |bytes: &[u8]| bytes.ends_with(&[7; 60]);
     for frame in &forms {
         sender.send(frame);
-        let arrived =
-            receiver.receive_where(ARRIVAL, |bytes| is_from(mac(1))(bytes) && bytes.len() >= plain.len());
+        let arrived = receiver.receive_where(ARRIVAL, is_ours);
         assert_eq!(arrived.map(|frame| frame.bytes).as_deref(), Some(&frame[..]));
     }
     for refused in [tagged(0, 30, &plain), qinq(10, 20, &plain)] {
         sender.send(&refused);
     }
-    assert!(receiver.receive_all(Duration::from_millis(300), is_from(mac(1))).is_empty());
+    assert!(receiver.receive_all(Duration::from_millis(300), is_ours).is_empty());
     let refusals = switch.dropped("a", "ingress", "vlan")
         + switch.dropped("a", "egress", "vlan")
         + switch.dropped("b", "egress", "vlan");
